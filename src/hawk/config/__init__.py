@@ -1,0 +1,1 @@
+"""What people write: the eval-set YAML, and settings from the environment."""

@@ -1,0 +1,30 @@
+"""Text from models and sandboxes is hostile: what may reach a terminal or a one-line field."""
+
+from __future__ import annotations
+
+import re
+
+# Escape sequences are removed whole, so that no "[31m" stays behind: first the strings (OSC and the like) up to
+# their terminator, or to the end of the line, else one that isn't ended would hide all that follows; then CSI,
+# then two-character escapes.
+_ESCAPES = re.compile(
+    r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+# What is left of C0 but tab and newline, DEL, C1, line and paragraph separators, the marks that reorder text,
+# and lone surrogates, which can't be encoded.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def strip_controls(text: str) -> str:
+    """The text without escape sequences, control and direction-changing characters; tabs and newlines stay."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def one_line(text: str, limit: int = 160) -> str:
+    """One printable line of at most `limit` characters."""
+    line = " ".join(strip_controls(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
