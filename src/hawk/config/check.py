@@ -1,0 +1,248 @@
+"""What a config's types can't say: options of Inspect, things listed twice, files, fields without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hawk.config.entries import Entry, Isolation, TaskEntry
+from hawk.config.eval_set import EvalSetConfig
+from hawk.config.problems import FieldPath, Problem, caret, field_path
+from hawk.config.scan import outline
+from hawk.config.source import Source
+from hawk.config.suggest import listing, nearest
+
+PASSTHROUGH = frozenset(
+    [
+        "batch",
+        "best_of",
+        "cache",
+        "cache_prompt",
+        "debug_errors",
+        "effort",
+        "extra_body",
+        "extra_headers",
+        "fail_on_refusal",
+        "fallback_models",
+        "frequency_penalty",
+        "internal_tools",
+        "log_refusals",
+        "logit_bias",
+        "logprobs",
+        "max_dataset_memory",
+        "max_tokens",
+        "max_tool_output",
+        "modalities",
+        "notification",
+        "num_choices",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "prompt_logprobs",
+        "reasoning_effort",
+        "reasoning_history",
+        "reasoning_mode",
+        "reasoning_summary",
+        "reasoning_tokens",
+        "response_schema",
+        "review",
+        "sandbox_cleanup",
+        "sandbox_prebuilt",
+        "score_display",
+        "score_on_error",
+        "seed",
+        "sentinel",
+        "stop_seqs",
+        "stream_idle_timeout",
+        "system_message",
+        "temperature",
+        "timeout",
+        "top_k",
+        "top_logprobs",
+        "top_p",
+        "verbosity",
+    ]
+)
+"""Options of Inspect's `eval_set()` that go to it as they are."""
+
+RESERVED = {
+    "bundle_dir": "`hawk web` shows results",
+    "bundle_overwrite": "`hawk web` shows results",
+    "ctl_server": "Hawk sets it",
+    "display": "`hawk watch` shows progress",
+    "embed_viewer": "`hawk web` shows results",
+    "log_dir": "logs go into the job's run directory",
+    "log_dir_allow_dirty": "logs go into the job's run directory",
+    "log_format": "Hawk reads Inspect's own format only",
+    "log_shared": "Hawk sets it",
+    "model": "write `models`",
+    "model_args": "write `models[].items[].args`",
+    "model_base_url": "write `models[].items[].args.base_url`",
+    "sample_id": "write `tasks[].items[].sample_ids`",
+    "scanner": "scans are jobs of their own",
+    "scanners": "scans are jobs of their own",
+    "scans": "scans are jobs of their own",
+    "solver": "write `solvers`",
+    "task_args": "write `tasks[].items[].args`",
+    "trace": "`hawk transcript` shows messages",
+}
+"""Options of `eval_set()` that Hawk decides, and what to write instead."""
+
+WITHOUT_EFFECT = {
+    "continue_on_fail": "an attempt that errors never ends the others",
+    "fail_on_error": "an attempt that errors never ends the others",
+    "incomplete_action": "Hawk resumes what was in flight",
+    "incomplete_max": "Hawk resumes what was in flight",
+    "max_tasks": "all tasks run at once; see `max_samples` and `max_connections`",
+    "retry_cleanup": "Hawk deletes no logs",
+    "retry_connections": "see `adaptive_connections`",
+    "retry_immediate": "failed tasks are retried at once",
+    "retry_wait": "failed tasks are retried at once",
+}
+"""Options of `eval_set()` that mean nothing here, and why."""
+
+_DECORATORS = {
+    "tasks": {"task"},
+    "agents": {"agent", "solver"},
+    "solvers": {"agent", "solver"},
+    "models": {"modelapi"},
+}
+
+
+def check_extra(source: Source) -> tuple[list[Problem], list[str]]:
+    """Problems and warnings about top-level keys that are not fields of an eval set."""
+    problems: list[Problem] = []
+    warnings: list[str] = []
+    fields = set(EvalSetConfig.model_fields)
+    for key, value in source.data.items():
+        if key in fields or value is None:
+            continue
+        near = nearest(str(key), fields | PASSTHROUGH)
+        if key in RESERVED:
+            message = f"'{key}' can't be set in an eval set; {RESERVED[key]}"
+            problems.append(source.problem((key,), message))
+        elif key in WITHOUT_EFFECT:
+            warnings.append(f"{key} has no effect: {WITHOUT_EFFECT[key]}.")
+        elif key in PASSTHROUGH:
+            warnings.append(f"{key} is passed on to Inspect unchecked.")
+        elif near is not None:
+            problems.append(source.problem((key,), f"unknown field '{key}'", suggestion=near))
+        else:
+            warnings.append(f"{key} is ignored: neither Hawk nor Inspect has such a field.")
+    return problems, warnings
+
+
+def entries(config: EvalSetConfig) -> Iterator[tuple[str, int, Entry[Any]]]:
+    """Every entry of the four lists, with the list's name and its place there."""
+    for kind in ("tasks", "models", "agents", "solvers"):
+        for i, entry in enumerate(getattr(config, kind)):
+            yield kind, i, entry
+
+
+def check_repeated(config: EvalSetConfig, source: Source) -> list[Problem]:
+    """The same task, model or agent twice with the same arguments: they could not be told apart."""
+    problems: list[Problem] = []
+    first: dict[Any, str] = {}
+    for kind, i, entry in entries(config):
+        for j, item in enumerate(entry.items):
+            args = item.args.model_dump_json() if hasattr(item.args, "model_dump_json") else repr(item.args)
+            key = (kind, entry.file, entry.qualified(item.name), args)
+            path = (kind, i, "items", j)
+            if key in first:
+                message = f"{item.name!r} is listed twice with the same arguments (also {first[key]})"
+                problems.append(source.problem(path, message))
+            first.setdefault(key, field_path(path))
+    return problems
+
+
+def check_files(config: EvalSetConfig, source: Source, base_dir: Path | None) -> list[Problem]:
+    """Files that are missing, are not Python, or do not define what the config takes from them."""
+    problems: list[Problem] = []
+    for kind, i, entry in entries(config):
+        if entry.file is None:
+            continue
+        path = (kind, i, "file")
+        if base_dir is None and not Path(entry.file).is_absolute():
+            message = f"{entry.file} can't be found: nothing says which directory it is relative to"
+            problems.append(source.problem(path, message))
+        else:
+            problems.extend(_check_file(kind, i, entry, source, base_dir or Path("/")))
+    return problems
+
+
+def check_promises(config: EvalSetConfig, source: Source) -> list[Problem]:
+    """What a run would not keep though its author relies on it: such a run must not start."""
+    problems: list[Problem] = []
+    if config.engine != "local":
+        message = f"the engine {config.engine!r} is not part of this version"
+        problems.append(source.problem(("engine",), message, allowed="'local'"))
+    strict: list[FieldPath] = [("isolation",)] if _is_strict(config.isolation) else []
+    for i, entry in enumerate(config.tasks):
+        for j, item in enumerate(entry.items):
+            if _is_strict(item.isolation):
+                strict.append(("tasks", i, "items", j, "isolation"))
+    for path in strict:
+        message = "strict isolation can't be kept: no sandbox of this version enforces it"
+        problems.append(source.problem(path, message, found="'strict'", allowed="'standard'"))
+    return problems
+
+
+def _is_strict(isolation: Isolation | None) -> bool:
+    return isolation is not None and isolation.level == "strict"
+
+
+def _check_file(kind: str, i: int, entry: Entry[Any], source: Source, base_dir: Path) -> Iterator[Problem]:
+    file = base_dir / str(entry.file)
+    at = (kind, i, "file")
+    try:
+        found = outline(file, _DECORATORS[kind])
+    except SyntaxError as ex:
+        excerpt = caret(ex.text.rstrip(), (ex.offset or 1) - 1) if ex.text else None
+        yield Problem(f"not valid Python: {ex.msg}", str(entry.file), ex.lineno, excerpt=excerpt)
+        return
+    except OSError as ex:
+        beside = [p.name for p in file.parent.glob("*.py")] if file.parent.is_dir() else []
+        reason = "there is no such file" if isinstance(ex, FileNotFoundError) else str(ex.strerror)
+        yield source.problem(at, f"{file}: {reason}", suggestion=nearest(file.name, beside))
+        return
+    what = " or ".join(f"@{name}" for name in sorted(_DECORATORS[kind]))
+    if isinstance(entry, TaskEntry) and not entry.items and not found.defined:
+        yield source.problem(at, f"{entry.file} defines no {what}")
+    if kind == "models":  # a file may register a provider in ways that only running it shows
+        return
+    for j, item in enumerate(entry.items):
+        if item.name not in found.defined and item.name not in found.imported:
+            yield source.problem(
+                (kind, i, "items", j, "name"),
+                f"{entry.file} defines no {what} named {item.name!r}",
+                allowed=listing(found.defined),
+                suggestion=nearest(item.name, found.defined),
+            )
+
+
+def notes(config: EvalSetConfig) -> list[str]:
+    """One line for each field that is accepted and does nothing here."""
+    said: list[str] = []
+    if config.attempts is not None and (
+        config.attempts.policy != "parallel" or config.attempts.cancel_siblings
+    ):
+        said.append("attempts: all attempts run at once and to the end for now, whatever the policy.")
+    if config.isolation is not None or any(item.isolation for entry in config.tasks for item in entry.items):
+        said.append(
+            "isolation has no effect on this machine: sandboxes are as open as their provider leaves them."
+        )
+    for name in ("checkpoint", "scan", "human_eval"):
+        value = getattr(config, name)
+        if value and getattr(value, "enabled", True):
+            said.append(f"{name} has no effect here.")
+    for name in ("monitor", "acp_server", "approval_timeout_minutes"):
+        if getattr(config, name):
+            said.append(f"{name} has no effect here.")
+    cluster = config.runner.model_fields_set - {"secrets", "environment"}
+    if cluster:
+        said.append(f"runner: {', '.join(sorted(cluster))} only act on a cluster.")
+    if config.cost_limit is not None and not config.model_cost_config:
+        said.append("cost_limit needs prices: without model_cost_config every call costs nothing.")
+    if any(secret.type != "env" for secret in config.required_secrets):
+        said.append("secrets of other types than env are taken from your environment or --secrets-file too.")
+    return said

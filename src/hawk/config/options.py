@@ -1,0 +1,175 @@
+"""The nested settings of an eval set: epochs, attempts, sandbox, approval, prices, runner, checkpoints."""
+
+# ruff: noqa: RUF012 - pydantic copies mutable defaults
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue
+
+from hawk.config.entries import Args, Fields, Name, SecretEntry, Strict
+
+Count = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
+
+
+class Epochs(Strict):
+    """How often each sample is tried, and how its scores become one."""
+
+    epochs: Count
+    """Attempts of each sample."""
+
+    reducer: str | list[str] | None = None
+    """How the scores of a sample's attempts become one: mean, max, mode, at_least_k, pass_at_k, …"""
+
+
+class Attempts(Strict):
+    """Which attempts of a pair run, and when."""
+
+    policy: Literal["sequential", "parallel", "selective"] = "parallel"
+    """All at once (`parallel`), one after the other until one passes, or whichever is predicted to be cheaper."""
+
+    cancel_siblings: bool = False
+    """With `parallel`: a pass stops the other attempts of its pair."""
+
+
+class SandboxSpec(Strict):
+    """The sandbox that every task gets instead of its own."""
+
+    type: Name
+    """Inspect sandbox provider: bwrap, docker, local, …"""
+
+    config: JsonValue = None
+    """The provider's configuration: usually the path of a file."""
+
+
+class Approver(Fields):
+    """One approver of tool calls; fields not listed are its arguments too."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Name
+    """Registry name of the approver: auto, human, …"""
+
+    tools: str | list[str] = "*"
+    """Tools it decides about; `*` matches any ending."""
+
+    args: Args = {}
+    """Arguments it is made with."""
+
+
+class Approval(Strict):
+    """Who approves tool calls."""
+
+    approvers: Annotated[list[Approver], Field(min_length=1)]
+    """Asked in this order."""
+
+
+class ModelCost(Strict):
+    """Prices of one model, in dollars per million tokens."""
+
+    input: float
+    """Input."""
+
+    output: float
+    """Output."""
+
+    input_cache_write: float = 0
+    """Input written to the provider's cache."""
+
+    input_cache_read: float = 0
+    """Input read from the provider's cache."""
+
+
+def _number_as_text(value: Any) -> Any:
+    return str(value) if type(value) in (int, float) else value
+
+
+Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
+"""Text that YAML may have taken for a number (`cpu: 2`)."""
+
+
+class Runner(Strict):
+    """Where and with what the eval set runs."""
+
+    image: str | None = None
+    """Container image (cluster)."""
+
+    image_tag: Text | None = None
+    """Tag of the container image (cluster)."""
+
+    memory: str | None = None
+    """Memory of the runner (cluster)."""
+
+    cpu: Text | None = None
+    """Processors of the runner (cluster)."""
+
+    cleanup: bool | None = None
+    """Whether the runner is removed at the end (cluster)."""
+
+    secrets: list[SecretEntry] = []
+    """Secrets that the runner needs."""
+
+    environment: dict[str, Text] = {}
+    """Environment variables of the runner. Stored with the eval set: nothing secret."""
+
+    storage_grants: list[JsonValue] = []
+    """Buckets that the runner may use (cluster)."""
+
+    oom_diagnostics_enabled: bool | None = None
+    """Memory profiles (cluster)."""
+
+
+class CheckpointTrigger(Strict):
+    """When a checkpoint is taken."""
+
+    type: Literal["time", "turn", "token", "manual"] = "time"
+    """What is counted."""
+
+    every: NotNegative = 600
+    """Every so many seconds, turns or tokens."""
+
+
+class Checkpoint(Strict):
+    """Saving attempts half-way."""
+
+    enabled: bool = False
+    """Whether attempts are saved."""
+
+    trigger: CheckpointTrigger = CheckpointTrigger()
+    """When."""
+
+    sandbox_paths: dict[str, list[str]] = {}
+    """What is saved of each sandbox: absolute paths."""
+
+    max_consecutive_failures: NotNegative | None = None
+    """After so many failures in a row an attempt is no longer saved."""
+
+    checkpoints_location: str | None = None
+    """Where to."""
+
+
+def _as_epochs(value: Any) -> Any:
+    return {"epochs": value} if isinstance(value, int | float | str) else value
+
+
+def _as_attempts(value: Any) -> Any:
+    return {"policy": value} if isinstance(value, str) else value
+
+
+def _as_sandbox(value: Any) -> Any:
+    return {"type": value} if isinstance(value, str) else value
+
+
+def _as_checkpoint(value: Any) -> Any:
+    return {"enabled": value} if isinstance(value, bool) else value
+
+
+Policy = Literal["sequential", "parallel", "selective"]
+EpochsEntry = Annotated[Epochs, BeforeValidator(_as_epochs, json_schema_input_type=Count | Epochs)]
+AttemptsEntry = Annotated[Attempts, BeforeValidator(_as_attempts, json_schema_input_type=Policy | Attempts)]
+SandboxEntry = Annotated[SandboxSpec, BeforeValidator(_as_sandbox, json_schema_input_type=str | SandboxSpec)]
+CheckpointEntry = Annotated[
+    Checkpoint, BeforeValidator(_as_checkpoint, json_schema_input_type=bool | Checkpoint)
+]
