@@ -1,0 +1,1 @@
+"""The only code that knows Inspect's private modules and wire formats."""

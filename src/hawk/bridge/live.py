@@ -1,0 +1,46 @@
+"""What only the worker's own process knows about its attempts, read without the event loop's help.
+
+Imports Inspect: for code that runs inside a worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from inspect_ai._eval import evalset
+from inspect_ai._util.error import PrerequisiteError
+from inspect_ai.hooks import Hooks, TaskStart, hooks
+from inspect_ai.log import EvalLog
+from inspect_ai.log._samples import active_samples
+
+__all__ = ["PrerequisiteError", "http_retries", "on_task_start"]
+
+
+def http_retries() -> dict[str, int]:
+    """HTTP retries so far of each attempt in flight that had any, as `{"<sample id>/<epoch>@<eval id>": n}`.
+
+    Safe from another thread: a registry that changes meanwhile is read again by the next call.
+    """
+    try:
+        rows = list(active_samples())
+    except RuntimeError:
+        return {}
+    return {
+        f"{row.sample.id}/{row.epoch}@{row.eval_id}": row.http_retries for row in rows if row.http_retries
+    }
+
+
+def on_task_start(tell: Callable[[str, str, str, asyncio.AbstractEventLoop], None]) -> None:
+    """Call `tell(identifier, task_id, eval_id, loop)` as each task starts.
+
+    The identifier ties the log to the plan: it is computed from the log's own start record, exactly as
+    Inspect pairs tasks and logs.
+    """
+
+    @hooks(name="hawk_task_start", description="Ties each log to the plan.")
+    class _TaskStart(Hooks):
+        async def on_task_start(self, data: TaskStart) -> None:
+            log = EvalLog(eval=data.spec, plan=data.plan)
+            identifier = evalset.task_identifier(log, None)
+            tell(identifier, data.spec.task_id, data.eval_id, asyncio.get_running_loop())
