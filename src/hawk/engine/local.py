@@ -1,0 +1,239 @@
+"""Runs jobs as local processes: one detached supervisor a job, which outlives the server.
+
+Importing Inspect takes longer than anything else at the start of a job, so one spare supervisor, with its
+workers' zygote already importing, waits on a pipe for the next job. When this process ends, so does the spare;
+supervisors that have a job do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from hawk.config.settings import Settings
+from hawk.core.states import StopAction
+from hawk.engine.protocol import Liveness
+from hawk.errors import HawkError
+from hawk.store import stoprequests
+from hawk.store.locks import holder
+from hawk.store.rundir import RunDir
+
+_log = logging.getLogger(__name__)
+
+RESPARE_AFTER, RESPARE_BY, RESPARE_LOOK = 3.0, 20.0, 1.0
+"""The next spare is made between so many seconds after a launch, as soon as a core is idle: its imports must not
+compete with the job's start, and whoever submits again should not wait for them. It looks once a second."""
+STARTUP = 15.0
+"""Seconds a supervisor may take to hold its lock before it counts as dead."""
+
+
+class LocalEngine:
+    """See `engine.protocol.Engine`."""
+
+    name = "local"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._spare: subprocess.Popen[bytes] | None = None
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._launched: dict[str, float] = {}
+        self._timer: threading.Timer | None = None
+        self._closed = False
+        self._respare()
+
+    def close(self) -> None:
+        """Give up the spare. Jobs run on."""
+        with self._lock:
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+            spare, self._spare = self._spare, None
+        if spare is not None and spare.stdin is not None:
+            spare.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                spare.wait(timeout=5)
+            if spare.poll() is None:
+                spare.kill()
+                spare.wait()
+
+    def launch(self, job_id: str, secrets: Mapping[str, str]) -> None:
+        run_dir = self._run_dir(job_id)
+        with self._lock:
+            if run_dir.supervisor_pid() is not None or self._starting(job_id):
+                return
+            process = self._take_spare() or self._start(["--spare"])
+            self._children[job_id] = process
+            self._launched[job_id] = time.monotonic()
+            assert process.stdin is not None
+            line = msgspec.json.encode({"run_dir": str(run_dir.path), "secrets": dict(secrets)}) + b"\n"
+            try:
+                process.stdin.write(line)
+                process.stdin.close()
+            except OSError as ex:
+                raise HawkError(
+                    f"The supervisor of job {job_id!r} died at its start ({ex}).",
+                    remedy=f"See {self._settings.server_log}",
+                ) from ex
+            self._respare_later()
+
+    def liveness(self, job_id: str) -> Liveness:
+        pid = self._run_dir(job_id).supervisor_pid()
+        child = self._children.get(job_id)
+        code = child.poll() if child is not None else None
+        if pid is not None:
+            return Liveness(alive=True, pid=pid)
+        if code is not None:
+            detail = (
+                f"its supervisor was killed by {_signal_name(-code)}"
+                if code < 0
+                else (f"its supervisor exited with code {code}" if code else None)
+            )
+            return Liveness(alive=False, detail=detail)
+        if self._starting(job_id):
+            return Liveness(alive=True, pid=child.pid if child else None)
+        return Liveness(alive=False, detail="its supervisor died")
+
+    def settle(self, job_id: str) -> None:
+        detail = self.liveness(job_id).detail or "its supervisor died"
+        command = [sys.executable, "-m", "hawk.runner.supervisor", "--settle"]
+        subprocess.run(
+            [*command, str(self._run_dir(job_id).path), detail], check=False, stdin=subprocess.DEVNULL
+        )
+
+    def stop(self, job_id: str, action: StopAction, sample_uuid: str | None) -> str:
+        return stoprequests.request(self._run_dir(job_id), action, sample_uuid).id
+
+    def kill(self, job_id: str) -> None:
+        run_dir = self._run_dir(job_id)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            doomed = self._processes(run_dir)
+            if not doomed:
+                break
+            for process in doomed:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            self._reap(job_id)
+            psutil.wait_procs(doomed, timeout=5)
+        self._reap(job_id)
+        self._launched.pop(job_id, None)
+
+    def report(self, job_id: str) -> dict[str, Any]:
+        run_dir = self._run_dir(job_id)
+        rows = []
+        for process in self._processes(run_dir):
+            with contextlib.suppress(psutil.Error), process.oneshot():
+                times = process.cpu_times()
+                rows.append(
+                    {
+                        "pid": process.pid,
+                        "name": process.name(),
+                        "role": _role(process, run_dir),
+                        "state": process.status(),
+                        "cpu_seconds": round(times.user + times.system, 2),
+                        "memory_bytes": process.memory_info().rss,
+                        "started_at": process.create_time(),
+                    }
+                )
+        return {"engine": self.name, "processes": sorted(rows, key=lambda row: row["started_at"])}
+
+    # --- supervisors ----------------------------------------------------------------------------------
+
+    def _run_dir(self, job_id: str) -> RunDir:
+        return RunDir(self._settings.root / job_id)
+
+    def _starting(self, job_id: str) -> bool:
+        child = self._children.get(job_id)
+        fresh = time.monotonic() - self._launched.get(job_id, -STARTUP) < STARTUP
+        return fresh and child is not None and child.poll() is None
+
+    def _start(self, arguments: list[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "hawk.runner.supervisor", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+
+    def _take_spare(self) -> subprocess.Popen[bytes] | None:
+        spare, self._spare = self._spare, None
+        return spare if spare is not None and spare.poll() is None else None
+
+    def _respare(self) -> None:
+        with self._lock:
+            if self._settings.warm and self._spare is None and not self._closed:
+                self._spare = self._start(["--spare"])
+
+    def _respare_later(self) -> None:
+        psutil.cpu_percent()
+        self._arm(RESPARE_AFTER, time.monotonic() + RESPARE_BY)
+
+    def _arm(self, delay: float, by: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(delay, self._respare_if_idle, [by])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _respare_if_idle(self, by: float) -> None:
+        idle = (100.0 - psutil.cpu_percent()) / 100 * (os.cpu_count() or 1)
+        if idle >= 0.8 or time.monotonic() >= by:
+            self._respare()
+        else:
+            with self._lock:
+                if not self._closed:
+                    self._arm(RESPARE_LOOK, by)
+
+    def _reap(self, job_id: str) -> None:
+        child = self._children.get(job_id)
+        if child is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=5)
+
+    def _processes(self, run_dir: RunDir) -> list[psutil.Process]:
+        """The supervisor, its workers, and everything that they started."""
+        pids = {run_dir.supervisor_pid()}
+        pids |= {holder(lock) for lock in (run_dir.path / "workers").glob("*/lock")}
+        child = self._children.get(run_dir.job_id)
+        if child is not None and child.poll() is None:
+            pids.add(child.pid)
+        found: dict[int, psutil.Process] = {}
+        for pid in pids:
+            with contextlib.suppress(psutil.Error):
+                if pid is not None and pid > 0:
+                    process = psutil.Process(pid)
+                    for member in (process, *process.children(recursive=True)):
+                        found[member.pid] = member
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get("HAWK_JOB_ID") == run_dir.job_id:
+                    found[process.pid] = process
+        return [p for p in found.values() if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _role(process: psutil.Process, run_dir: RunDir) -> str:
+    for lock in Path(run_dir.path / "workers").glob("*/lock"):
+        if holder(lock) == process.pid:
+            return f"worker {lock.parent.name}"
+    return "supervisor" if run_dir.supervisor_pid() == process.pid else "child"

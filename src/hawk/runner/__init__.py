@@ -1,0 +1,1 @@
+"""Runs jobs: the supervisor, its workers, stop and resume."""

@@ -1,0 +1,290 @@
+"""Collects what there is to know about every attempt of a job, from four sources.
+
+Finished attempts come from the logs, and those that wait to be written there from the realtime buffer;
+attempts in flight from the workers' control sockets, or from the buffer while a worker does not answer. What
+once completed stays so, whatever a source says later.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from hawk.bridge.buffer import BufferReader, find
+from hawk.bridge.control import ControlBusy, ControlError, ControlSocket, SampleRow, TaskRow
+from hawk.bridge.evallog import LogCache, LogUnreadable, list_logs
+from hawk.core.plan import Plan
+from hawk.core.snapshot import Activity, Sample
+from hawk.core.states import ActivityType, SamplePhase
+from hawk.core.status import AttemptKey, TaskEvidence
+from hawk.runner import rows
+from hawk.runner.heartbeat import Heartbeat, TaskStarted, read_heartbeat
+from hawk.runner.processes import Worker
+from hawk.store.rundir import RunDir
+
+BUSY_AFTER = 2.0
+"""Seconds of silence after which a worker counts as busy: one missed deadline may be a hiccup."""
+
+
+class Live(msgspec.Struct):
+    """What one worker's control socket said."""
+
+    tasks: list[TaskRow] = []
+    samples: dict[str, list[SampleRow]] = {}  # by eval id
+    error: str | None = None
+    busy: bool = False
+
+
+class Collector:
+    """Keeps what it has read; each call of `collect` reads what is new."""
+
+    def __init__(self, run_dir: RunDir, plan: Plan) -> None:
+        self._run_dir = run_dir
+        self._plan = plan
+        self._evidence = {task.identifier: TaskEvidence(plan=task) for task in plan.tasks}
+        self._ended: dict[str, dict[AttemptKey, Sample]] = {task.identifier: {} for task in plan.tasks}
+        self._flight: dict[str, dict[AttemptKey, Sample]] = {task.identifier: {} for task in plan.tasks}
+        self._identifiers: dict[str, str] = {}  # by eval id and by task id
+        self._resume: dict[str, str] = {}
+        self._cache = LogCache()
+        self._stamps: dict[Path, tuple[int, int]] = {}
+        self._buffers: dict[Path, BufferReader] = {}
+        self._offsets: dict[Path, int] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self.errors: dict[str, str] = {}
+
+    def collect(self, workers: list[Worker], now: datetime) -> list[TaskEvidence]:
+        """Evidence for every task of the plan, in its order.
+
+        Args:
+            workers: Those that live; their `busy_since` is kept up to date.
+        """
+        self.errors = {}
+        for evidence in self._evidence.values():
+            evidence.live = False
+        self._learn_identifiers()
+        self._read_logs()
+        for flights in self._flight.values():
+            flights.clear()
+        for worker, live in zip(workers, self._ask(workers), strict=True):
+            self._take(worker, live, now)
+        # Again: what left a worker and its buffer between those two looks is in the log by now.
+        self._read_logs()
+        for identifier, evidence in self._evidence.items():
+            evidence.attempts = self._merged(identifier)
+        return list(self._evidence.values())
+
+    def resume_logs(self) -> dict[str, str]:
+        """The newest log by task identifier: what a new worker resumes from."""
+        self._learn_identifiers()
+        self._read_logs()
+        return dict(self._resume)
+
+    def _merged(self, identifier: str) -> dict[AttemptKey, Sample]:
+        """An attempt in flight beats an error of an earlier try, never an outcome."""
+        merged = dict(self._ended[identifier])
+        for key, sample in self._flight[identifier].items():
+            before = merged.get(key)
+            if before is None or before.phase in (SamplePhase.ERRORED, SamplePhase.CANCELED):
+                merged[key] = sample
+        return merged
+
+    # --- logs -----------------------------------------------------------------------------------------
+
+    def _learn_identifiers(self) -> None:
+        """Read what workers wrote as their tasks started."""
+        for path in (self._run_dir.path / "workers").glob("*/tasks.jsonl"):
+            offset = self._offsets.get(path, 0)
+            if path.stat().st_size == offset:
+                continue
+            with path.open("rb") as f:
+                f.seek(offset)
+                for line in f:
+                    if not line.endswith(b"\n"):
+                        break
+                    offset += len(line)
+                    try:
+                        started = msgspec.json.decode(line, type=TaskStarted)
+                    except msgspec.DecodeError:
+                        continue
+                    self._identifiers[started.eval_id] = started.identifier
+                    self._identifiers[started.task_id] = started.identifier
+            self._offsets[path] = offset
+
+    def _read_logs(self) -> None:
+        for path in list_logs(self._run_dir.logs):
+            try:
+                stat = path.stat()
+                stamp = (stat.st_mtime_ns, stat.st_size)
+                if self._stamps.get(path) == stamp:
+                    continue
+                header, summaries = self._cache.read(path)
+            except (OSError, LogUnreadable) as ex:
+                self.errors["tasks"] = f"{path.name}: {getattr(ex, 'why', ex)}"
+                continue
+            identifier = self._identifiers.get(header.eval_id) or self._identifiers.get(header.task_id)
+            evidence = self._evidence.get(identifier or "")
+            if identifier is None or evidence is None:
+                continue  # its line in tasks.jsonl comes in a moment; a log of another plan never does
+            self._stamps[path] = stamp
+            self._resume[identifier] = str(path)
+            evidence.task_id, evidence.eval_id = header.task_id, header.eval_id
+            evidence.log_file, evidence.eval_status = path.name, header.status
+            evidence.metrics, evidence.error = header.metrics, header.error
+            prior = path.name in self._plan.prior_logs
+            for summary in summaries:
+                if summary.completed and (summary.reusable or not prior):
+                    self._end(identifier, rows.ended(summary))
+
+    def _end(self, identifier: str, sample: Sample) -> None:
+        """Keep an outcome; one that completed is never displaced by one that did not."""
+        ended = self._ended[identifier]
+        key = (sample.id, sample.epoch)
+        before = ended.get(key)
+        if (
+            before is None
+            or before.uuid == sample.uuid
+            or before.phase in (SamplePhase.ERRORED, SamplePhase.CANCELED)
+        ):
+            ended[key] = sample
+
+    # --- workers --------------------------------------------------------------------------------------
+
+    def _ask(self, workers: list[Worker]) -> list[Live]:
+        if len(workers) < 2:
+            return [_listen(worker) for worker in workers]
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="control")
+        return list(self._threads.map(_listen, workers))
+
+    def _take(self, worker: Worker, live: Live, now: datetime) -> None:
+        heartbeat = read_heartbeat(worker.home)
+        blocked = self._busy(worker, live, heartbeat, now)
+        rows_by_eval = {row.eval_id: row for row in live.tasks}
+        for eval_id, identifier in self._evals_of(worker, rows_by_eval):
+            evidence = self._evidence[identifier]
+            row = rows_by_eval.get(eval_id)
+            log = _log_path(self._run_dir, row, evidence)
+            if log is None:
+                continue
+            evidence.log_file, evidence.eval_id = log.name, eval_id
+            if row is not None:
+                evidence.task_id, evidence.http_retries = row.task_id, row.http_retries
+                evidence.live = row.completed_at is None
+            else:
+                evidence.live = evidence.eval_status in (None, "started")
+            self._take_task(worker, identifier, eval_id, log, live, heartbeat, blocked, now)
+
+    def _take_task(
+        self,
+        worker: Worker,
+        identifier: str,
+        eval_id: str,
+        log: Path,
+        live: Live,
+        heartbeat: Heartbeat | None,
+        blocked: Activity | None,
+        now: datetime,
+    ) -> None:
+        reader = self._reader(worker, log)
+        buffered = {}
+        if reader is not None:
+            reader.new_events()
+            for summary in reader.running():
+                if summary.completed:
+                    self._end(identifier, rows.ended(summary))
+                else:
+                    buffered[summary.key] = summary
+        flight = self._flight[identifier]
+        if live.error is None:
+            retries = heartbeat.http_retries if heartbeat else {}
+            for row in live.samples.get(eval_id, []):
+                events = reader.last_events(*row.key) if reader else []
+                flight[row.key] = rows.in_flight(
+                    row,
+                    buffered.get(row.key),
+                    events,
+                    now=now,
+                    http_retries=retries.get(f"{row.sample_id}/{row.epoch}@{eval_id}", 0),
+                    outcomes=reader.outcomes(*row.key) if reader else "",
+                )
+        elif reader is not None:
+            for key, summary in buffered.items():
+                events = reader.last_events(*key)
+                flight[key] = rows.unreachable(summary, events, blocked, reader.outcomes(*key), now)
+
+    def _busy(
+        self, worker: Worker, live: Live, heartbeat: Heartbeat | None, now: datetime
+    ) -> Activity | None:
+        """Note a worker that does not answer, and say what its attempts are then doing."""
+        if not live.busy:
+            worker.busy_since = None
+            return None
+        worker.busy_since = worker.busy_since or now.isoformat()
+        silent = rows.seconds_between(worker.busy_since, now)
+        lag = heartbeat.loop_lag if heartbeat else 0.0
+        if max(silent, lag) < BUSY_AFTER:
+            return None
+        self.errors["tasks"] = (
+            f"worker {worker.index} has not answered for {max(silent, lag):.0f} s: it is busy"
+        )
+        return Activity(
+            ActivityType.BLOCKED, f"worker {worker.index}'s event loop does not turn", worker.busy_since
+        )
+
+    def _evals_of(self, worker: Worker, rows_by_eval: dict[str, TaskRow]) -> list[tuple[str, str]]:
+        """(eval id, identifier) of the evals that a worker runs now."""
+        if rows_by_eval:
+            known = ((eval_id, self._identifiers.get(eval_id)) for eval_id in rows_by_eval)
+            return [(eval_id, found) for eval_id, found in known if found in self._evidence and found]
+        mine = ((e.eval_id, i) for i, e in self._evidence.items() if i in worker.identifiers)
+        return [(eval_id, identifier) for eval_id, identifier in mine if eval_id is not None]
+
+    def _reader(self, worker: Worker, log: Path) -> BufferReader | None:
+        db = find(worker.home / "data", log)
+        if db is None:
+            return None
+        reader = self._buffers.get(db)
+        if reader is None:
+            reader = self._buffers[db] = BufferReader(db)
+        return reader
+
+    def recover(self) -> None:
+        """Take the outcomes that only the buffers of dead workers still hold."""
+        self._learn_identifiers()
+        self._read_logs()
+        for identifier, evidence in self._evidence.items():
+            prior = evidence.log_file in self._plan.prior_logs
+            for home in (self._run_dir.path / "workers").glob("[0-9]*"):
+                db = (
+                    find(home / "data", self._run_dir.logs / evidence.log_file) if evidence.log_file else None
+                )
+                for summary in BufferReader(db).running() if db else []:
+                    if summary.completed and (summary.reusable or not prior):
+                        self._end(identifier, rows.ended(summary))
+
+
+def _listen(worker: Worker) -> Live:
+    """Everything one worker has to say about what it runs now."""
+    socket = ControlSocket(worker.data_home)
+    try:
+        tasks = socket.tasks()
+        samples = {
+            row.eval_id: socket.samples(row.eval_id, ("running",))
+            for row in tasks
+            if row.completed_at is None and row.samples.in_flight
+        }
+    except ControlBusy as ex:
+        return Live(error=str(ex), busy=True)
+    except ControlError as ex:
+        return Live(error=str(ex))
+    return Live(tasks, samples)
+
+
+def _log_path(run_dir: RunDir, row: TaskRow | None, evidence: TaskEvidence) -> Path | None:
+    if row is not None and row.log_location:
+        return Path(row.log_location.removeprefix("file://"))
+    return run_dir.logs / evidence.log_file if evidence.log_file else None

@@ -1,0 +1,230 @@
+"""Starting workers: their directory, environment, selection; finding those that still live."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hawk.bridge.selection import Enumeration, selection, worker_environment
+from hawk.config.settings import Settings
+from hawk.core.plan import Limits, Plan, PlanTask, concurrency
+from hawk.errors import SecretsNeededError
+from hawk.runner import datahome
+from hawk.runner.processes import Worker, Zygote, sweep
+from hawk.runner.wire import ENUMERATE, RUN, ForkRequest
+from hawk.runner.worker import directory
+from hawk.store.locks import holder
+from hawk.store.rundir import JobSpec, RunDir, read_json, storage_error, write_json
+
+_NOT_FOR_WORKERS = ("HAWK_ACCESS_TOKEN", "HAWK_API_URL", "HAWK_DATABASE_URL")
+
+
+class Share(msgspec.Struct):
+    """`worker.json`: what a worker was told to run."""
+
+    identifiers: tuple[str, ...]
+    started_at: str
+    generation: int = 1
+
+
+class Launcher:
+    """Starts the workers of one job through its zygote."""
+
+    def __init__(
+        self,
+        run_dir: RunDir,
+        spec: JobSpec,
+        secrets: dict[str, str],
+        settings: Settings,
+        zygote: Zygote | None,
+    ) -> None:
+        self._run_dir = run_dir
+        self._spec = spec
+        self._secrets = secrets
+        self._settings = settings
+        self._zygote = zygote
+        self._python = sys.executable
+
+    def use_environment(self, python: str) -> None:
+        """Start workers with another interpreter from here on."""
+        self.close()
+        self._python = python
+
+    def close(self) -> None:
+        """No more workers for now; the memory of the zygote is given back."""
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+
+    def enumerate(self) -> Worker:
+        """Start the enumeration.
+
+        Raises:
+            HawkError: Secrets are missing, or the run directory can't be written.
+            RuntimeError: No process could be started.
+        """
+        home = directory(self._run_dir, ENUMERATE, 0)
+        (home / "enumeration.json").unlink(missing_ok=True)
+        return self._start(ENUMERATE, 0, home, (), capture=home / "manifest.json")
+
+    def enumeration(self) -> Enumeration | None:
+        """What the enumeration found; None when it ended without a result."""
+        return read_json(directory(self._run_dir, ENUMERATE, 0) / "enumeration.json", Enumeration)
+
+    def logs(self) -> list[str]:
+        """File names of the logs that there are."""
+        return sorted(path.name for path in self._run_dir.logs.glob("*.eval"))
+
+    def write_plan(self, found: Enumeration) -> Plan:
+        """Fix what will run."""
+        workers = self._spec.workers or self._settings.workers or os.cpu_count() or 1
+        tasks = list(found.tasks)
+        plan = Plan(
+            eval_set_id=self._spec.job_id,
+            tasks=tasks,
+            limits=_limits(self._spec.config),
+            runs=max((task.epochs for task in tasks), default=1),
+            workers=max(1, min(workers, len(tasks))),
+            created_at=datetime.now(UTC).isoformat(),
+            generation=self._spec.generation,
+            prior_logs=self.logs(),
+            overrides=concurrency(tasks, found.options),
+        )
+        write_json(self._run_dir.plan_file, plan)
+        return plan
+
+    def run(self, index: int, tasks: list[PlanTask], resume: dict[str, str]) -> Worker:
+        """Start a worker for some tasks.
+
+        Args:
+            resume: Log to resume from, by task identifier.
+
+        Raises:
+            HawkError: Secrets are missing, or the run directory can't be written.
+            RuntimeError: No process could be started.
+        """
+        plan = self._run_dir.read_plan()
+        overrides: dict[str, Any] = {"log_dir": str(self._run_dir.logs), **(plan.overrides if plan else {})}
+        document = selection(self._spec.job_id, tasks, resume, overrides)
+        home = directory(self._run_dir, RUN, index)
+        identifiers = tuple(task.identifier for task in tasks)
+        return self._start(RUN, index, home, identifiers, document=document)
+
+    def adopt(self) -> list[Worker]:
+        """Workers of this generation that an earlier supervisor started and that still live."""
+        return [worker for worker, generation in self._living() if generation == self._spec.generation]
+
+    def end_strangers(self) -> int:
+        """Kill the workers of earlier generations: the plan is about to be another. Returns how many."""
+        strangers = [worker for worker, generation in self._living() if generation != self._spec.generation]
+        for worker in strangers:
+            worker.signal("SIGKILL")
+        if strangers:
+            sweep(self._spec.job_id)
+        return len(strangers)
+
+    def _living(self) -> list[tuple[Worker, int]]:
+        found = []
+        for index in self._run_dir.worker_indices():
+            home = directory(self._run_dir, RUN, index)
+            pid = holder(home / "lock")
+            share = read_json(home / "worker.json", Share)
+            if pid is not None and share is not None:
+                data_home = datahome.link_path(self._settings.run_base, home)
+                worker = Worker(index, home, data_home, share.identifiers, pid, adopted=True)
+                found.append((worker, share.generation))
+        return found
+
+    def _start(
+        self,
+        mode: str,
+        index: int,
+        home: Path,
+        identifiers: tuple[str, ...],
+        *,
+        capture: Path | None = None,
+        document: dict[str, Any] | None = None,
+    ) -> Worker:
+        self._require_secrets()
+        _end_stray(home / "lock")
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            (home / "exit.json").unlink(missing_ok=True)
+        except OSError as ex:
+            raise storage_error(home, ex) from ex
+        data_home = datahome.make(self._settings.run_base, self._run_dir, home)
+        selected = None
+        if document is not None:
+            selected = home / "selection.json"
+            write_json(selected, document)
+            write_json(
+                home / "worker.json", Share(identifiers, datetime.now(UTC).isoformat(), self._spec.generation)
+            )
+        if self._zygote is None:
+            self._zygote = Zygote(self._python)
+        request = ForkRequest(
+            mode=mode,
+            run_dir=str(self._run_dir.path),
+            index=index,
+            environ=self._environ(
+                worker_environment(data_home, capture=capture, selected=selected), mode, index
+            ),
+            cwd=self._spec.base_dir,
+        )
+        try:
+            pid = self._zygote.fork(request)
+        except RuntimeError:
+            self.close()
+            raise
+        return Worker(index, home, data_home, identifiers, pid)
+
+    def _environ(self, inspect: dict[str, str], mode: str, index: int) -> dict[str, str]:
+        own = {k: v for k, v in os.environ.items() if k not in _NOT_FOR_WORKERS}
+        runner = self._spec.config.get("runner") or {}
+        extra = {k: str(v) for k, v in (runner.get("environment") or {}).items()}
+        # what runs on the host finds the interpreter of the job, not a version manager's wrapper
+        own["PATH"] = f"{Path(self._python).parent}{os.pathsep}{own.get('PATH', os.defpath)}"
+        marks = {"HAWK_JOB_ID": self._spec.job_id, "HAWK_WORKER": mode if mode == ENUMERATE else str(index)}
+        return {**own, **extra, **self._secrets, **inspect, **marks}
+
+    def _require_secrets(self) -> None:
+        missing = [name for name in self._spec.secret_names if name not in self._secrets]
+        if missing:
+            flags = " ".join(f"--secret {name}" for name in missing)
+            raise SecretsNeededError(
+                f"needs secrets again, which are stored nowhere: {', '.join(missing)}",
+                remedy=f"hawk eval-set resume {self._spec.job_id} {flags}",
+                names=missing,
+            )
+
+
+def _end_stray(lock: Path) -> None:
+    """Kill the process that still is what is about to be started: a supervisor died just after forking it."""
+    deadline = time.monotonic() + 5
+    while (pid := holder(lock)) is not None and time.monotonic() < deadline:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+_LIMITS = {
+    "max_retries": "max_retries",
+    "attempt_timeout": "attempt_timeout",
+    "retry_on_error": "retry_on_error",
+    "retry_attempts": "task_retries",
+}
+"""Option of the eval set to the limit that it sets."""
+
+
+def _limits(config: dict[str, Any]) -> Limits:
+    """Finite bounds: what the eval set says, else the defaults."""
+    given = {limit: int(config[name]) for name, limit in _LIMITS.items() if config.get(name) is not None}
+    return msgspec.convert(given, type=Limits)

@@ -1,0 +1,174 @@
+"""The supervisor's processes: the zygote, the workers it forks, and who has ended.
+
+The supervisor is a subreaper, so every worker and every orphan that a dead worker leaves is its child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from hawk.runner.wire import Forked, ForkRequest, receive, send
+from hawk.store.locks import holder
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> bool:
+    """Adopt orphaned descendants (Linux). False elsewhere: exit codes then come from `exit.json` alone."""
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+class Zygote:
+    """The other end of `hawk.runner.zygote`."""
+
+    def __init__(self, python: str = sys.executable, environ: Mapping[str, str] | None = None) -> None:
+        ours, theirs = socket.socketpair()
+        self._sock = ours
+        try:
+            self._process = subprocess.Popen(
+                [python, "-m", "hawk.runner.zygote", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env=None if environ is None else dict(environ),
+            )
+        finally:
+            theirs.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fork(self, request: ForkRequest, timeout: float = 120.0) -> int:
+        """Start a worker.
+
+        Args:
+            timeout: Seconds; the first answer waits for the import of Inspect.
+
+        Returns:
+            The worker's pid.
+
+        Raises:
+            RuntimeError: The zygote died or could not fork.
+        """
+        self._sock.settimeout(timeout)
+        try:
+            send(self._sock, request)
+            answer = receive(self._sock, Forked)
+        except OSError as ex:
+            raise RuntimeError(f"the process that starts workers is gone ({ex})") from ex
+        if answer is None:
+            raise RuntimeError("the process that starts workers ended; see supervisor.log")
+        if answer.error:
+            raise RuntimeError(answer.error)
+        return answer.pid
+
+    def close(self) -> None:
+        """End the zygote; workers run on."""
+        self._sock.close()
+
+
+class Reaper:
+    """Collects the exit status of every child, whoever waits for it."""
+
+    def __init__(self) -> None:
+        self._statuses: dict[int, int] = {}
+
+    def collect(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._statuses[pid] = status
+
+    def status(self, pid: int) -> int | None:
+        """The wait status of a child that ended, once."""
+        return self._statuses.pop(pid, None)
+
+
+@dataclass
+class Worker:
+    """A worker process: our child, or adopted from an earlier supervisor.
+
+    Attributes:
+        home: Its directory in the run directory.
+        data_home: Short path to its data directory, for sockets.
+    """
+
+    index: int
+    home: Path
+    data_home: Path
+    identifiers: tuple[str, ...]
+    pid: int
+    started: float = field(default_factory=time.monotonic)
+    adopted: bool = False
+    busy_since: str | None = None
+
+    def ended(self, reaper: Reaper) -> tuple[bool, int | None]:
+        """Whether it has ended, and its wait status where the kernel told us."""
+        status = reaper.status(self.pid)
+        if status is not None:
+            return True, status
+        if self.adopted:
+            return holder(self.home / "lock") is None, None
+        return False, None
+
+    def signal(self, name: str) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, getattr(signal, name))
+
+
+def describe_status(status: int) -> str:
+    """A wait status in words; empty for exit code 0."""
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return ""
+    if code > 0:
+        return f"exited with code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def sweep(job_id: str, worker: int | None = None) -> int:
+    """Kill every process that a job's workers (or one of them) left behind, and wait for the end of each.
+
+    They are known by the environment that workers hand to what they start.
+
+    Returns:
+        How many there were.
+    """
+    left = []
+    me = os.getpid()
+    for process in psutil.process_iter():
+        if process.pid == me:
+            continue
+        try:
+            env = process.environ()
+        except (psutil.Error, OSError):
+            continue
+        if env.get("HAWK_JOB_ID") == job_id and (worker is None or env.get("HAWK_WORKER") == str(worker)):
+            left.append(process)
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(left, timeout=5)
+    return len(left)

@@ -1,0 +1,386 @@
+"""The supervisor: one small process per job. Starts workers, watches them, records, obeys stop.
+
+A shell around `core.job.JobMachine`: it turns what it observes into events and carries out the instructions.
+It never imports Inspect. Nothing depends on it staying alive: another one takes over where it left off.
+
+    python -m hawk.runner.supervisor RUN_DIR          the job, secrets as JSON on standard input
+    python -m hawk.runner.supervisor --spare          the same, told on standard input which job
+    python -m hawk.runner.supervisor --settle RUN_DIR [REASON]   write the last snapshot of a job whose runner died
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from hawk.config.settings import Settings, load_settings
+from hawk.core import job
+from hawk.core.plan import Limits, Plan, PlanTask, deal
+from hawk.core.states import Operation, StopAction, WorkerState
+from hawk.errors import HawkError, TransitionError
+from hawk.runner import datahome, stops
+from hawk.runner.book import Book, say
+from hawk.runner.environment import EnvironmentBuild
+from hawk.runner.launch import Launcher
+from hawk.runner.processes import Reaper, Worker, Zygote, become_subreaper, describe_status, sweep
+from hawk.runner.worker import Exit
+from hawk.store import stoprequests
+from hawk.store.locks import hold
+from hawk.store.rundir import JobSpec, RunDir, read_json
+
+TICK = 0.25
+"""Seconds between looks at timers and stop requests; an ended child wakes the loop at once."""
+
+NO_ROOM = 2.0
+"""Seconds between looks for space on a full disk, before a worker is started on it."""
+
+
+class Assignment(msgspec.Struct):
+    """What the engine sends down the pipe: which job, and its secrets, which are never on disk."""
+
+    run_dir: str
+    secrets: dict[str, str] = {}
+
+
+class Supervisor:
+    """Runs one job to its end."""
+
+    def __init__(
+        self, run_dir: RunDir, secrets: dict[str, str], settings: Settings, zygote: Zygote | None
+    ) -> None:
+        self.run_dir = run_dir
+        self.spec: JobSpec = run_dir.read_spec()
+        self.settings = settings
+        self.reaper = Reaper()
+        self.launcher = Launcher(run_dir, self.spec, secrets, settings, zygote)
+        self.machine = job.JobMachine(self.spec.job_id, Limits())
+        self.book = Book(run_dir, self.spec)
+        self.workers: dict[int, Worker] = {}
+        self.delayed: list[tuple[float, job.StartWorker]] = []
+        self.stop_deadline: float | None = None
+        self.enumerator: Worker | None = None
+        self.build: EnvironmentBuild | None = None
+        self.finished = False
+        self._pending: list[job.Event] = []
+        self._outcomes_at_start: dict[int, int] = {}
+
+    # --- the loop -------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Returns when the job has ended and everything it started is gone."""
+        wake = _wakeup_pipe()
+        self.dispatch(job.Start())
+        while not self.finished:
+            select.select([wake], [], [], TICK)
+            _drain(wake)
+            self.reaper.collect()
+            self._watch_preparation()
+            self._watch_enumerator()
+            self._watch_workers()
+            self._watch_timers()
+            self._watch_stops()
+            self.book.observe(list(self.workers.values()), self.machine)
+
+    def dispatch(self, event: job.Event) -> None:
+        """Feed an event to the machine and carry out what it says, and what follows from that."""
+        self._pending.append(event)
+        if len(self._pending) > 1:
+            return  # called while an instruction is carried out: taken up by the loop below
+        while self._pending:
+            for instruction in self.machine.handle(self._pending[0]):
+                self._carry_out(instruction)
+            self._pending.pop(0)
+
+    def _carry_out(self, instruction: job.Instruction) -> None:
+        match instruction:
+            case job.Prepare():
+                self._prepare()
+            case job.Enumerate():
+                self._enumerate()
+            case job.StartWorker(delay=delay) if delay > 0:
+                self.delayed.append((time.monotonic() + delay, instruction))
+            case job.StartWorker(index=index, identifiers=identifiers):
+                self._start_worker(index, identifiers)
+            case job.StopTasks(index=index, action=action):
+                stops.stop_tasks(self.workers[index], action)
+            case job.SignalWorker(index=index, signal=name):
+                self.book.note("worker", str(index), "signaled", f"{name}: the stop took too long")
+                self.workers[index].signal(name)
+            case job.ArmStopTimer(seconds=seconds):
+                self.stop_deadline = time.monotonic() + seconds
+            case job.Finish():
+                self._finish(instruction)
+
+    # --- preparing and enumerating --------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        if self.spec.packages:
+            self.book.note("job", self.spec.job_id, "installing", ", ".join(self.spec.packages))
+            self.build = EnvironmentBuild(self.settings, self.run_dir, self.spec.packages)
+        else:
+            self.dispatch(job.Prepared())
+
+    def _watch_preparation(self) -> None:
+        if self.build is None:
+            return
+        if self.machine.stopping is not None:
+            self.build.cancel()
+        result = self.build.poll(self.reaper)
+        if result is None:
+            return
+        self.build = None
+        if isinstance(result, HawkError):
+            self.dispatch(job.PreparationFailed(result.message, result.remedy))
+        else:
+            self.launcher.use_environment(result)
+            self.dispatch(job.Prepared())
+
+    def _enumerate(self) -> None:
+        """Enumerate the eval set, unless this generation's plan is there: then an earlier supervisor did."""
+        plan = self.run_dir.read_plan()
+        if plan is not None and plan.generation == self.spec.generation:
+            self._planned(plan)
+            return
+        if plan is not None:
+            self.book.use_plan(
+                plan.again(self.launcher.logs())
+            )  # what has completed stays in sight meanwhile
+        if ended := self.launcher.end_strangers():
+            self.book.note("worker", "*", "killed", f"{ended} of an earlier run of this id")
+        self.book.note("job", self.spec.job_id, "enumerating")
+        try:
+            self.enumerator = self.launcher.enumerate()
+        except (HawkError, RuntimeError) as ex:
+            self.dispatch(job.EnumerationFailed(str(ex), getattr(ex, "remedy", None)))
+
+    def _watch_enumerator(self) -> None:
+        worker = self.enumerator
+        if worker is None:
+            return
+        if self.machine.stopping is not None:
+            worker.signal("SIGKILL")
+        ended, status = worker.ended(self.reaper)
+        if not ended:
+            return
+        self.enumerator = None
+        sweep(self.spec.job_id)
+        found = self.launcher.enumeration()
+        if found is None or status != 0:
+            end = read_json(worker.home / "exit.json", Exit)
+            reason = end.reason if end and end.reason else describe_status(status or 0) or "no enumeration"
+            self.dispatch(job.EnumerationFailed(reason, f"hawk logs {self.spec.job_id}"))
+            return
+        try:
+            plan = self.launcher.write_plan(found)
+        except HawkError as ex:
+            self.dispatch(job.EnumerationFailed(ex.message, ex.remedy))
+            return
+        self._planned(plan)
+
+    def _planned(self, plan: Plan) -> None:
+        """Deal what is unfinished out to workers; adopt those of an earlier supervisor that still live."""
+        self.machine.limits = plan.limits
+        self.book.use_plan(plan)
+        adopted = self.launcher.adopt()
+        for worker in adopted:
+            self.workers[worker.index] = worker
+            self.book.note("worker", str(worker.index), "adopted", f"pid {worker.pid}")
+        self.book.observe(adopted, self.machine, force=True)
+        held = {identifier for worker in adopted for identifier in worker.identifiers}
+        todo = [task for task in self.book.unfinished() if task.identifier not in held]
+        shares: dict[int, tuple[str, ...]] = {}
+        free = (i for i in range(len(adopted) + plan.workers) if i not in self.workers)
+        for share in deal(todo, max(1, plan.workers - len(adopted))) if todo else []:
+            shares[next(free)] = tuple(task.identifier for task in share)
+        self.book.note("job", self.spec.job_id, "running", f"{plan.total} attempts, {len(shares)} workers")
+        self.dispatch(job.Enumerated(shares=shares, adopted={w.index: tuple(w.identifiers) for w in adopted}))
+
+    # --- workers --------------------------------------------------------------------------------------
+
+    def _start_worker(self, index: int, identifiers: tuple[str, ...]) -> None:
+        if not self.run_dir.has_room():  # it would die at once; it starts when there is space again
+            start = job.StartWorker(index, identifiers, NO_ROOM)
+            self.delayed.append((time.monotonic() + NO_ROOM, start))
+            return
+        try:
+            worker = self.launcher.run(index, self._tasks(identifiers), self.book.resume_logs())
+        except (HawkError, RuntimeError) as ex:
+            self.dispatch(job.StartFailed(index, str(ex), getattr(ex, "remedy", None)))
+            return
+        self.workers[index] = worker
+        self._outcomes_at_start[index] = self.book.outcomes(identifiers)
+        self.machine.started(index)
+        self.book.note("worker", str(index), "started", f"pid {worker.pid}, {len(identifiers)} tasks")
+
+    def _tasks(self, identifiers: tuple[str, ...]) -> list[PlanTask]:
+        assert self.book.plan is not None
+        return [task for task in self.book.plan.tasks if task.identifier in identifiers]
+
+    def _watch_workers(self) -> None:
+        for worker in list(self.workers.values()):
+            record = self.machine.workers[worker.index]
+            if record.state is not WorkerState.RUNNING:
+                continue
+            ended, status = worker.ended(self.reaper)
+            if ended:
+                self._worker_ended(worker, status)
+
+    def _worker_ended(self, worker: Worker, status: int | None) -> None:
+        sweep(self.spec.job_id, worker.index)
+        datahome.clear(worker.home)
+        self.book.recover()
+        self.book.observe(list(self.workers.values()), self.machine, force=True)
+        end = read_json(worker.home / "exit.json", Exit)
+        reason = _exit_reason(end, status)
+        self.book.note("worker", str(worker.index), "exited", reason)
+        unfinished = self.book.unfinished_of(worker.identifiers)
+        self.dispatch(
+            job.WorkerExited(
+                index=worker.index,
+                reason=reason,
+                unfinished=unfinished,
+                progressed=self.book.outcomes(worker.identifiers)
+                > self._outcomes_at_start.get(worker.index, 0),
+                hopeless=end is not None and end.code == 2,
+            )
+        )
+
+    # --- timers and stops -----------------------------------------------------------------------------
+
+    def _watch_timers(self) -> None:
+        now = time.monotonic()
+        due = [start for when, start in self.delayed if when <= now]
+        self.delayed = [(when, start) for when, start in self.delayed if when > now]
+        for start in due:
+            if self.machine.workers[start.index].state is WorkerState.STARTING:
+                self._start_worker(start.index, start.identifiers)
+        if self.stop_deadline is not None and now >= self.stop_deadline:
+            self.stop_deadline = None
+            self.dispatch(job.StopTimedOut())
+
+    def _watch_stops(self) -> None:
+        for request in stoprequests.pending(self.run_dir):
+            if request.sample_uuid is None:
+                self.book.note("stop", request.id, "acknowledged", request.action)
+                self.book.operation = Operation.STOPPING
+                if request.action is StopAction.ERROR:
+                    self.book.stopped_as_error = None
+                self.dispatch(job.StopRequested(request.action))
+            else:
+                done, why = stops.stop_sample(self.workers, self.book, request)
+                self.book.note("stop", request.id, "acknowledged" if done else "refused", why)
+            stoprequests.answered(self.run_dir, request)
+
+    # --- the end --------------------------------------------------------------------------------------
+
+    def _finish(self, instruction: job.Finish) -> None:
+        self.launcher.close()
+        sweep(self.spec.job_id)
+        datahome.remove(self.settings.run_base, self.run_dir)
+        self.book.finish(instruction, list(self.workers.values()), self.machine)
+        self.finished = True
+
+    def crashed(self, ex: BaseException) -> None:
+        """A fault of Hawk's own: say so in the job, and leave the workers to the next supervisor."""
+        self.book.note("job", self.spec.job_id, "supervisor failed", f"{type(ex).__name__}: {ex}")
+        if isinstance(ex, TransitionError):
+            sys.stderr.writelines(f"{line}\n" for line in ex.fields["story"])
+
+
+def _exit_reason(end: Exit | None, status: int | None) -> str:
+    """How a worker ended; empty when it ended well."""
+    if end is not None and end.code == 0 and status in (0, None):
+        return ""
+    if end is not None and end.reason:
+        return end.reason
+    if status is not None:
+        return describe_status(status) or "ended without saying how"
+    return "died while no supervisor watched" if end is None else f"exited with code {end.code}"
+
+
+def _wakeup_pipe() -> int:
+    """A descriptor that becomes readable when a child ends or a signal arrives."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return read
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        return
+
+
+def _redirect(log: Path) -> None:
+    """Standard output and error go to the job's own log from here on."""
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+
+
+def supervise(assignment: Assignment, settings: Settings, zygote: Callable[[], Zygote] | Zygote) -> int:
+    """Take the job and run it. Returns the exit code: 0 when the job came to an end, good or bad."""
+    run_dir = RunDir(Path(assignment.run_dir))
+    lock = hold(run_dir.lock_file)
+    if lock is None:
+        return 0  # another supervisor has it
+    _redirect(run_dir.supervisor_log)
+    supervisor = None
+    try:
+        warm = zygote if isinstance(zygote, Zygote) else zygote()
+        supervisor = Supervisor(run_dir, assignment.secrets, settings, warm)
+        supervisor.run()
+    except Exception as ex:
+        say(traceback.format_exc())
+        if supervisor is not None:
+            supervisor.crashed(ex)
+        return 1
+    return 0
+
+
+def settle(run_dir: RunDir, reason: str) -> None:
+    """Write the last snapshot of a job whose runner died and is not started again."""
+    book = Book(run_dir, run_dir.read_spec())
+    plan = run_dir.read_plan()
+    if plan is not None:
+        book.use_plan(plan)
+    sweep(run_dir.job_id)
+    datahome.remove(load_settings().run_base, run_dir)
+    book.settle(reason)
+
+
+def main() -> int:
+    os.umask(0o077)
+    settings = load_settings()
+    if sys.argv[1] == "--settle":
+        settle(RunDir(Path(sys.argv[2])), sys.argv[3] if len(sys.argv) > 3 else "the runner died")
+        return 0
+    become_subreaper()
+    if sys.argv[1] == "--spare":
+        zygote = Zygote()
+        line = sys.stdin.buffer.readline()
+        if not line.strip():
+            return 0  # the server ended without a job for us
+        return supervise(msgspec.json.decode(line, type=Assignment), settings, zygote)
+    secrets = msgspec.json.decode(sys.stdin.buffer.read() or b"{}", type=dict[str, str])
+    return supervise(Assignment(sys.argv[1], secrets), settings, Zygote)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
