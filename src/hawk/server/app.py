@@ -1,0 +1,125 @@
+"""The application: its parts, its routes, and what happens when it starts and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from hawk import __version__
+from hawk.config.settings import Settings
+from hawk.config.token import current_user, ensure_token, token_user
+from hawk.engine.protocol import Engine
+from hawk.server import errors
+from hawk.server.context import Context
+from hawk.server.gate import Gate
+from hawk.server.routes import auth, eval_sets, health, meta, monitoring, public_client
+from hawk.server.services.deletions import Deletions
+from hawk.server.services.feeds import Feeds
+from hawk.server.services.idle import Activity
+from hawk.server.services.logs import LogReader
+from hawk.server.services.loops import Loops
+from hawk.server.services.registry import Registry
+from hawk.server.services.submissions import Submissions
+from hawk.server.wire import install_openapi
+from hawk.store.database import Database, open_database
+from hawk.store.rundir import storage_error
+
+ROUTERS = (health, auth, eval_sets, monitoring, meta, public_client)
+
+
+def create_app(
+    settings: Settings,
+    engine: Engine | None = None,
+    *,
+    database: Database | None = None,
+    loopback: bool = True,
+    end: Callable[[], None] | None = None,
+) -> FastAPI:
+    """The application.
+
+    Args:
+        settings: Where things are kept.
+        engine: Where jobs run; the local one when left out, made when the application starts.
+        database: The index; opened when the application starts if left out. Closed with the application.
+        loopback: It listens to this machine only, so that requests for other hosts are refused.
+        end: Ends the server when it is idle; a signal to this process when left out.
+
+    Raises:
+        StorageError: The token or the root can't be read or made.
+    """
+    try:
+        settings.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as ex:
+        raise storage_error(settings.root, ex) from ex
+    token = ensure_token(settings)
+    activity = Activity()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        context = await asyncio.to_thread(_build, settings, token, activity, engine, database)
+        app.state.context = context
+        loops = Loops(context, end or (lambda: os.kill(os.getpid(), signal.SIGTERM)))
+        await loops.start()
+        try:
+            yield
+        finally:
+            stop_streams(app)
+            await loops.stop()
+            await asyncio.to_thread(_close, context)
+
+    app = FastAPI(title="Hawk", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    for module in ROUTERS:
+        app.include_router(module.router)
+    errors.install(app)
+    install_openapi(app)
+    app.add_middleware(
+        Gate, token=token, activity=activity, loopback=loopback, open_prefix=public_client.DOWNLOAD
+    )
+    return app
+
+
+def stop_streams(app: FastAPI) -> None:
+    """End every stream: a graceful stop waits for open responses."""
+    context: Context | None = getattr(app.state, "context", None)
+    if context is not None:
+        context.stopping.set()
+        context.feeds.wake_all()
+
+
+def _build(
+    settings: Settings, token: str, activity: Activity, engine: Engine | None, database: Database | None
+) -> Context:
+    database = database or open_database(settings.database_url)
+    if engine is None:
+        from hawk.engine.local import LocalEngine
+
+        engine = LocalEngine(settings)
+    stopping = asyncio.Event()
+    registry = Registry(settings.root, database)
+    feeds = Feeds(registry, engine, database, stopping)
+    user = token_user(token) or current_user()
+    return Context(
+        settings=settings,
+        token=token,
+        database=database,
+        engine=engine,
+        registry=registry,
+        feeds=feeds,
+        submissions=Submissions(settings, database, engine, registry, feeds, user),
+        deletions=Deletions(database, engine, registry, feeds),
+        activity=activity,
+        logs=LogReader(),
+        stopping=stopping,
+    )
+
+
+def _close(context: Context) -> None:
+    context.threads.shutdown(wait=True, cancel_futures=True)
+    context.feeds.close()
+    context.engine.close()
+    context.database.close()

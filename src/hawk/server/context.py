@@ -1,0 +1,53 @@
+"""What routes and services share: made once, in the app's lifespan."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from hawk.config.settings import Settings
+from hawk.engine.protocol import Engine
+from hawk.server.services.deletions import Deletions
+from hawk.server.services.feeds import Feeds
+from hawk.server.services.idle import Activity
+from hawk.server.services.logs import LogReader
+from hawk.server.services.registry import Registry
+from hawk.server.services.submissions import Submissions
+from hawk.store.database import Database
+
+
+@dataclass
+class Context:
+    """The server's parts.
+
+    Attributes:
+        token: What a request must bear.
+        stopping: Set when the server is about to end: streams end, loops stop.
+        threads: For work that may block long (launching, killing); the event loop's own pool stays free.
+    """
+
+    settings: Settings
+    token: str
+    database: Database
+    engine: Engine
+    registry: Registry
+    feeds: Feeds
+    submissions: Submissions
+    deletions: Deletions
+    activity: Activity
+    logs: LogReader
+    stopping: asyncio.Event
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, "hawk-work"))
+
+
+def _context(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+Ctx = Annotated[Context, Depends(_context)]
+"""A route's parameter that takes the context."""

@@ -1,0 +1,95 @@
+"""Every error leaves as one envelope: `hawk.errors` knows its shape, this module where errors come from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+
+from hawk.errors import HawkError, NotFoundError, StorageError, UsageError
+
+PROBLEM = "application/problem+json"
+
+_log = logging.getLogger(__name__)
+
+
+class InvalidRequestError(UsageError):
+    """The request's body or parameters have the wrong form."""
+
+    http_status = 422
+    title = "Invalid request"
+
+
+def problem(
+    error: HawkError, *, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The response for an error; `status` where HTTP has a better one than its class."""
+    envelope = error.envelope()
+    if status is not None:
+        envelope["status"] = status
+    body = msgspec.json.encode(envelope, enc_hook=str)
+    return Response(body, envelope["status"], headers=dict(headers or {}), media_type=PROBLEM)
+
+
+def internal(request_id: str) -> Response:
+    """The response for a bug: the log has the traceback, under the request's id."""
+    return problem(
+        HawkError(
+            "The server failed on this request.",
+            remedy=f"Look for {request_id} in the server's log.",
+            request_id=request_id,
+        )
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Handle every kind of exception that a route can raise."""
+    app.add_exception_handler(HawkError, _hawk_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(SQLAlchemyError, _database_error)
+
+
+def _hawk_error(_request: Request, ex: Exception) -> Response:
+    assert isinstance(ex, HawkError)
+    if ex.http_status >= 500:
+        _log.error("%s", ex.message)
+    return problem(ex)
+
+
+def _invalid(_request: Request, ex: Exception) -> Response:
+    assert isinstance(ex, RequestValidationError)
+    problems: list[dict[str, Any]] = [
+        {"field": ".".join(str(part) for part in error["loc"]), "message": error["msg"]}
+        for error in ex.errors()
+    ]
+    said = "; ".join(f"{p['field']}: {p['message']}" for p in problems)
+    return problem(InvalidRequestError(f"The request is not valid: {said}.", problems=problems))
+
+
+def _http_exception(request: Request, ex: Exception) -> Response:
+    assert isinstance(ex, HTTPException)
+    if ex.status_code == 404:
+        return problem(
+            NotFoundError(f"There is no {request.url.path!r} here.", remedy="GET /openapi.json lists all.")
+        )
+    if ex.status_code == 405:
+        error: HawkError = UsageError(f"{request.method} is not allowed on {request.url.path!r}.")
+    else:
+        error = UsageError(str(ex.detail)) if ex.status_code < 500 else HawkError(str(ex.detail))
+    return problem(error, status=ex.status_code, headers=ex.headers)
+
+
+def _database_error(_request: Request, ex: Exception) -> Response:
+    why = str(getattr(ex, "orig", None) or ex).strip().splitlines()[0]
+    _log.error("database: %s", why)
+    return problem(
+        StorageError(f"The database can't be used: {why}.", remedy="Check its disk, then try again.")
+    )

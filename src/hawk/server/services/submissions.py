@@ -1,0 +1,268 @@
+"""Taking eval sets in: validate, write the run directory, start the runner. Submitting twice is safe.
+
+Order matters for a `kill -9` at any moment: the run directory is whole before the runner is started, and a
+run directory without a runner is what the reconciler starts one for.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from hawk.config.ids import check_id, new_id
+from hawk.config.load import parse_eval_set
+from hawk.config.settings import Settings
+from hawk.core.states import JobStatus
+from hawk.engine.protocol import Engine
+from hawk.errors import ConflictError, HawkError, NotFoundError, SecretsNeededError, UsageError
+from hawk.server.services.feeds import Feeds
+from hawk.server.services.registry import Registry, now
+from hawk.store.database import Database
+from hawk.store.importer import register
+from hawk.store.rundir import JobSpec, JournalEntry, RunDir, storage_error, write_atomic, write_json
+
+_MEANINGLESS_HERE = ("image", "image_tag", "log_dir_allow_dirty", "force", "allow_sensitive_cross_lab_scan")
+
+
+class SubmitRequest(msgspec.Struct):
+    """The body of `POST /eval_sets/`.
+
+    Attributes:
+        eval_set_config: The config as data, variables filled in; None for a script or a resume.
+        eval_set_id: Wins over the config's own. Alone, it means resume.
+        secrets: Values by name; kept in memory while the job runs.
+        source: The text as written, kept with the run.
+        base_dir: What relative paths are relative to.
+        script: Absolute path of a Python file that calls `eval_set()`.
+        resume: Start an existing id again with its saved config.
+        restart: Start over: earlier logs are moved aside.
+    """
+
+    eval_set_config: dict[str, Any] | None = None
+    eval_set_id: str | None = None
+    secrets: dict[str, str] | None = None
+    source: str | None = None
+    base_dir: str | None = None
+    script: str | None = None
+    resume: bool = False
+    restart: bool = False
+    image: str | None = None
+    image_tag: str | None = None
+    log_dir_allow_dirty: bool = False
+    refresh_token: str | None = None
+    force: bool = False
+    priority: str | None = None
+    allow_sensitive_cross_lab_scan: bool = False
+
+
+class SubmitReply(msgspec.Struct):
+    """`created`: the id is new. `adopted`: its runner lives already, nothing was started."""
+
+    eval_set_id: str
+    warnings: list[str]
+    created: bool
+    adopted: bool
+
+
+@dataclass
+class _Wanted:
+    """What a request asks to run. `config` is None where the saved one is meant."""
+
+    job_id: str
+    config: dict[str, Any] | None
+    script: str | None
+    secret_names: list[str]
+    packages: list[str]
+    warnings: list[str]
+
+    @property
+    def saved(self) -> bool:
+        return self.config is None and self.script is None
+
+
+class Submissions:
+    """Takes eval sets in. Safe from any thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        engine: Engine,
+        registry: Registry,
+        feeds: Feeds,
+        user: str,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._engine = engine
+        self._registry = registry
+        self._feeds = feeds
+        self._user = user
+
+    def submit(self, request: SubmitRequest) -> SubmitReply:
+        """Start an eval set, resume one, or find it running.
+
+        Raises:
+            ConfigError: The config is wrong.
+            ConflictError: The id runs with another config.
+            NotFoundError: A resume of an id that does not exist.
+            SecretsNeededError: Secrets that it names were not given.
+            StorageError: The run directory can't be written.
+        """
+        wanted = _interpret(request)
+        run = self._registry.run(wanted.job_id)
+        with self._registry.exclusive(wanted.job_id):
+            old = run.read_spec() if run.spec_file.exists() else None
+            if old is None and wanted.saved:
+                raise NotFoundError(f"No eval set {wanted.job_id!r} to resume.", remedy="hawk list eval-sets")
+            if old is not None and self._engine.liveness(wanted.job_id).alive:
+                return self._adopt(run, old, wanted, request)
+            spec = self._spec(old, wanted, request, run)
+            self._check_secrets(spec, request)
+            self._write(run, spec, request, fresh=old is None)
+            self._launch(run, spec, request, fresh=old is None)
+        return SubmitReply(wanted.job_id, wanted.warnings, created=old is None, adopted=False)
+
+    def _adopt(self, run: RunDir, old: JobSpec, wanted: _Wanted, request: SubmitRequest) -> SubmitReply:
+        """The same again while its runner lives is found running; something else is refused."""
+        same = wanted.saved or (wanted.config, wanted.script) == (old.config or None, old.script)
+        if request.restart or not same:
+            what = "to start over" if same else "with another config"
+            raise ConflictError(
+                f"Eval set {run.job_id!r} is running; it can't be submitted {what}.",
+                remedy=f"hawk stop {run.job_id}, or choose another id.",
+            )
+        state = self._registry.get(run.job_id)
+        if state is not None:
+            state.secrets.update(request.secrets or {})
+        return SubmitReply(run.job_id, wanted.warnings, created=False, adopted=True)
+
+    def _spec(self, old: JobSpec | None, wanted: _Wanted, request: SubmitRequest, run: RunDir) -> JobSpec:
+        given = set(request.secrets or {})
+        generation = old.generation + 1 if old else 1
+        if wanted.saved:
+            assert old is not None
+            names = sorted({*old.secret_names, *given})
+            return msgspec.structs.replace(old, secret_names=names, generation=generation)
+        base_dir = request.base_dir or (old.base_dir if old else None) or str(run.path)
+        return JobSpec(
+            job_id=wanted.job_id,
+            base_dir=base_dir,
+            config=wanted.config or {},
+            script=wanted.script,
+            secret_names=sorted({*wanted.secret_names, *given}),
+            packages=wanted.packages,
+            created_by=old.created_by if old else self._user,
+            created_at=old.created_at if old else now().isoformat(),
+            workers=self._settings.workers,
+            generation=generation,
+        )
+
+    def _check_secrets(self, spec: JobSpec, request: SubmitRequest) -> None:
+        state = self._registry.get(spec.job_id)
+        held = {*(request.secrets or {}), *(state.secrets if state else {})}
+        missing = sorted(set(spec.secret_names) - held)
+        if missing:
+            raise SecretsNeededError(
+                f"Eval set {spec.job_id!r} needs {', '.join(missing)}: not given, and secrets are never stored.",
+                remedy="Add " + " ".join(f"--secret {name}" for name in missing),
+                names=missing,
+            )
+
+    def _write(self, run: RunDir, spec: JobSpec, request: SubmitRequest, *, fresh: bool) -> None:
+        """The run directory, whole, and `job.json` last: with it the job exists."""
+        run.create()
+        if not fresh:
+            _set_back(run, restart=request.restart)
+        text = request.source
+        if text is None and not spec.script and (fresh or request.eval_set_config is not None):
+            text = yaml.safe_dump(spec.config, sort_keys=False, allow_unicode=True)
+        if text is not None:
+            file = run.path / "eval-set.py" if spec.script else run.config_file
+            write_atomic(file, text.encode("utf-8", "replace"))
+        write_json(run.spec_file, spec)
+        with self._database.write() as session:
+            register(session, run, spec)
+
+    def _launch(self, run: RunDir, spec: JobSpec, request: SubmitRequest, *, fresh: bool) -> None:
+        state = self._registry.add(run, created_by=spec.created_by, secrets=request.secrets or {})
+        word = "submitted" if fresh else "restarted" if request.restart else "resumed"
+        try:
+            run.append_journal(JournalEntry(now().isoformat(), "job", run.job_id, word, f"by {self._user}"))
+            self._engine.launch(run.job_id, state.secrets)
+        except HawkError:
+            if fresh:
+                self._undo(run)
+            raise
+        finally:
+            self._feeds.touch(run.job_id)
+        state.launched_at = time.monotonic()
+
+    def _undo(self, run: RunDir) -> None:
+        """A job that never started leaves nothing behind: the submitter has the error."""
+        self._registry.drop(run.job_id)
+        with self._database.write() as session:
+            job = register(session, run, run.read_spec())
+            session.delete(job)
+        shutil.rmtree(run.path, ignore_errors=True)
+
+
+def _interpret(request: SubmitRequest) -> _Wanted:
+    """Validate what the request asks for, without touching a file.
+
+    Raises:
+        ConfigError: The config is wrong.
+        UsageError: The request contradicts itself.
+    """
+    if request.script and request.eval_set_config is not None:
+        raise UsageError("Give either script or eval_set_config.")
+    warnings = [
+        f"{name} has no meaning here and is ignored." for name in _MEANINGLESS_HERE if getattr(request, name)
+    ]
+    if request.script:
+        return _interpret_script(request, warnings)
+    if request.eval_set_config is None:
+        if not request.eval_set_id:
+            raise UsageError("There is nothing to run: no eval_set_config and no eval_set_id.")
+        return _Wanted(check_id(request.eval_set_id), None, None, [], [], warnings)
+    base_dir = Path(request.base_dir) if request.base_dir else None
+    loaded = parse_eval_set(request.eval_set_config, base_dir=base_dir)
+    assert loaded.config is not None
+    config = loaded.config
+    job_id = check_id(request.eval_set_id or config.eval_set_id or new_id(config.name))
+    secrets = [secret.name for secret in config.required_secrets]
+    return _Wanted(job_id, config.to_data(), None, secrets, config.requirements, warnings + loaded.warnings)
+
+
+def _interpret_script(request: SubmitRequest, warnings: list[str]) -> _Wanted:
+    script = Path(request.script or "")
+    if not script.is_absolute() or not script.is_file():
+        raise UsageError(f"The script {str(script)!r} is not the absolute path of a file.")
+    job_id = check_id(request.eval_set_id or new_id(script.stem))
+    return _Wanted(job_id, None, str(script), [], [], warnings)
+
+
+def _set_back(run: RunDir, *, restart: bool) -> None:
+    """Make an ended job one that is to run again. Nothing is deleted: a restart moves what there is aside."""
+    if restart and any(run.logs.iterdir()):
+        aside = next(path for n in range(1, 10_000) if not (path := run.path / f"logs.{n}").exists())
+        try:
+            run.logs.rename(aside)
+            for file in (run.snapshot_file, run.plan_file):
+                if file.exists():
+                    file.rename(aside / file.name)
+        except OSError as ex:
+            raise storage_error(aside, ex) from ex
+        run.create()
+        return
+    snapshot = run.read_snapshot()
+    if snapshot is not None:
+        snapshot.status = JobStatus.PENDING
+        snapshot.reason = snapshot.remedy = snapshot.finished_at = None
+        write_json(run.snapshot_file, snapshot)
