@@ -1,0 +1,5 @@
+"""`python -m hawk.cli` is `hawk`."""
+
+from hawk.cli import main
+
+main()

@@ -1,0 +1,260 @@
+"""What a machine must and may have, each check on its own. None of them changes anything or starts a server."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from hawk import __version__
+from hawk.cli import local_server
+from hawk.cli.text import clean
+from hawk.client import HawkClient
+from hawk.config.settings import Settings
+from hawk.errors import HawkError
+
+TIMEOUT = 10.0  # seconds one outside command may take
+PYTHON = ((3, 11), (3, 14))
+SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path without its end
+SOCKET_TAIL = 64  # what a worker's data directory and Inspect add to HAWK_RUN_BASE
+LITTLE_DISK = 2 * 1024**3
+NO_DISK = 100 * 1024**2
+FEW_FILES = 1024  # a worker with hundreds of sandboxes and connections holds as many
+LITTLE_MEMORY = 2 * 1024**3
+
+
+class State(StrEnum):
+    OK = "ok"
+    WARN = "warn"  # something that Hawk can do without
+    MISSING = "missing"  # something that is needed
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One finding: what was looked at, how it is, and how to mend it."""
+
+    name: str
+    state: State
+    detail: str
+    remedy: str | None = None
+
+
+def run_checks(settings: Settings) -> list[Check]:
+    """All findings. A check that itself fails is a finding too."""
+    return [_guarded(name, check, settings) for name, check in CHECKS.items()]
+
+
+def _guarded(name: str, check: Callable[[Settings], Check], settings: Settings) -> Check:
+    try:
+        return check(settings)
+    except (OSError, HawkError, subprocess.SubprocessError, ValueError) as ex:
+        return Check(name, State.WARN, f"could not be checked: {clean(ex)}")
+
+
+def python(settings: Settings) -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    low, high = (".".join(map(str, v)) for v in PYTHON)
+    if PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
+        return Check("python", State.OK, version)
+    return Check("python", State.MISSING, f"{version} at {sys.executable}", f"Use Python {low} to {high}.")
+
+
+def inspect(settings: Settings) -> Check:
+    wanted = _pinned("inspect-ai")
+    try:
+        found = importlib.metadata.version("inspect-ai")
+    except importlib.metadata.PackageNotFoundError:
+        found = None
+    remedy = f"pip install 'inspect-ai{f'=={wanted}' if wanted else ''}'"
+    if found is None:
+        return Check("inspect-ai", State.MISSING, "not installed", remedy)
+    if wanted and found != wanted:
+        return Check("inspect-ai", State.MISSING, f"{found}; this Hawk is made for {wanted}", remedy)
+    return Check("inspect-ai", State.OK, found)
+
+
+def _pinned(package: str) -> str | None:
+    """The exact version that Hawk's own metadata asks for."""
+    try:
+        requires = importlib.metadata.requires("hawk-evals") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    found = (re.match(rf"{re.escape(package)}\s*==\s*([\w.]+)", line) for line in requires)
+    return next((match.group(1) for match in found if match), None)
+
+
+def home(settings: Settings) -> Check:
+    for path in dict.fromkeys((settings.home, settings.root)):
+        there = _nearest(path)
+        try:
+            with tempfile.TemporaryFile(dir=there):
+                pass
+        except OSError as ex:
+            variable = "HAWK_HOME" if path == settings.home else "HAWK_ROOT"
+            return Check(
+                "home",
+                State.MISSING,
+                f"{path}: {ex.strerror}",
+                f"Set {variable} to a directory that you can write.",
+            )
+    return Check("home", State.OK, f"{settings.home} is writable")
+
+
+def disk(settings: Settings) -> Check:
+    free = shutil.disk_usage(_nearest(settings.root)).free
+    detail = f"{_bytes(free)} free for {settings.root}"
+    remedy = "Free some space, or set HAWK_ROOT to another disk."
+    if free < NO_DISK:
+        return Check("disk", State.MISSING, detail, remedy)
+    return (
+        Check("disk", State.WARN, detail, remedy) if free < LITTLE_DISK else Check("disk", State.OK, detail)
+    )
+
+
+def memory(settings: Settings) -> Check:
+    import psutil
+
+    available = psutil.virtual_memory().available
+    detail = f"{_bytes(available)} available, {os.cpu_count() or 1} cores"
+    if available < LITTLE_MEMORY:
+        return Check("memory", State.WARN, detail, "Lower HAWK_WORKERS, or run fewer attempts at once.")
+    return Check("memory", State.OK, detail)
+
+
+def sockets(settings: Settings) -> Check:
+    base = settings.run_base.absolute()
+    length = len(os.fsencode(base))
+    detail = f"{base} ({length} bytes)"
+    remedy = "Set HAWK_RUN_BASE to a short directory that you can write, e.g. /tmp/h."
+    if length + SOCKET_TAIL > SOCKET_PATH:
+        return Check("sockets", State.MISSING, f"{detail} is too long for socket paths", remedy)
+    if not os.access(_nearest(base), os.W_OK):
+        return Check("sockets", State.MISSING, f"{detail} can't be written", remedy)
+    return Check("sockets", State.OK, detail)
+
+
+def files(settings: Settings) -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft > FEW_FILES:
+        return Check(
+            "open files", State.OK, "no limit" if soft == resource.RLIM_INFINITY else f"{soft} allowed"
+        )
+    high = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
+    return Check("open files", State.WARN, f"only {soft} allowed", f"ulimit -n {high}")
+
+
+def installer(settings: Settings) -> Check:
+    if uv := shutil.which("uv"):
+        return Check("installer", State.OK, f"uv at {uv}")
+    if importlib.util.find_spec("pip") or importlib.util.find_spec("ensurepip"):
+        return Check("installer", State.OK, "pip (uv would be faster)")
+    return Check(
+        "installer", State.WARN, "neither uv nor pip: eval sets with packages can't run", "Install uv."
+    )
+
+
+def namespaces(settings: Settings) -> Check:
+    """Whether an ordinary user may make a user namespace: tried in a process of its own."""
+    code = "import ctypes,sys; sys.exit(1 if ctypes.CDLL(None, use_errno=True).unshare(0x10000000) else 0)"
+    if not sys.platform.startswith("linux"):
+        return Check("user namespaces", State.WARN, f"{sys.platform} has none", "Use docker for sandboxes.")
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, timeout=TIMEOUT, check=False
+    )
+    if done.returncode == 0:
+        return Check("user namespaces", State.OK, "allowed")
+    return Check(
+        "user namespaces",
+        State.WARN,
+        "not allowed: no bubblewrap sandboxes",
+        "As root: sysctl user.max_user_namespaces=15000 (and kernel.apparmor_restrict_unprivileged_userns=0); "
+        "or use docker.",
+    )
+
+
+def bubblewrap(settings: Settings) -> Check:
+    path = shutil.which("bwrap")
+    if path is None:
+        return Check("bubblewrap", State.WARN, "no bwrap on the PATH", "Install bubblewrap.")
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    return Check("bubblewrap", State.OK, f"{clean(done.stdout) or 'bwrap'} at {path}")
+
+
+def docker(settings: Settings) -> Check:
+    path = shutil.which("docker")
+    if path is None:
+        return Check(
+            "docker", State.WARN, "not installed: no docker sandboxes", "Install docker, if you use it."
+        )
+    done = subprocess.run(
+        [path, "version", "--format", "{{.Server.Version}}"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    if done.returncode != 0:
+        why = clean(done.stderr)[:120] or "no answer"
+        return Check(
+            "docker", State.WARN, f"the daemon does not answer: {why}", "Start docker, if you use it."
+        )
+    return Check("docker", State.OK, clean(done.stdout))
+
+
+def server(settings: Settings) -> Check:
+    if settings.api_url is not None:
+        return _remote(settings, settings.api_url)
+    record = local_server.find(settings)
+    if record is None:
+        return Check("server", State.OK, "not running; it is started when needed")
+    if record.version != __version__:
+        detail = f"{record.url} is version {record.version}, this command {__version__}"
+        return Check(
+            "server", State.WARN, detail, "hawk server stop; jobs run on, the next command starts a new one."
+        )
+    return Check("server", State.OK, f"{record.url} (process {record.pid})")
+
+
+def _remote(settings: Settings, url: str) -> Check:
+    try:
+        with HawkClient(url, settings.access_token, timeout=TIMEOUT) as client:
+            version = client.version()
+            client.eval_sets(limit=1)
+    except HawkError as ex:
+        return Check("server", State.MISSING, ex.message, "Check HAWK_API_URL and HAWK_ACCESS_TOKEN.")
+    return Check("server", State.OK, f"{url}, version {version}")
+
+
+def _nearest(path: Path) -> Path:
+    """The path itself, or the closest ancestor that exists: where it would be made."""
+    return next(p for p in (path, *path.parents) if p.exists())
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1024**3:.1f} GiB" if count >= 1024**3 else f"{count / 1024**2:.0f} MiB"
+
+
+CHECKS: dict[str, Callable[[Settings], Check]] = {
+    "python": python,
+    "inspect-ai": inspect,
+    "home": home,
+    "disk": disk,
+    "memory": memory,
+    "sockets": sockets,
+    "open files": files,
+    "installer": installer,
+    "user namespaces": namespaces,
+    "bubblewrap": bubblewrap,
+    "docker": docker,
+    "server": server,
+}

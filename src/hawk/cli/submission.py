@@ -1,0 +1,156 @@
+"""From a file and options to the body of a submit: checked here, so that mistakes are found before anything runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hawk.cli.text import clean, plural
+from hawk.config.eval_set import EvalSetConfig
+from hawk.config.ids import MAX_LENGTH, check_id, new_id
+from hawk.config.load import LoadedEvalSet, load_eval_set
+from hawk.config.secrets import gather_secrets
+from hawk.errors import UsageError
+
+SHOWN = 12  # names in one line of a description
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What will be submitted.
+
+    Attributes:
+        loaded: The config or script.
+        config: The config as data, options applied; None for a script.
+        eval_set_id: The id where the command line says one.
+        secrets: Values by name.
+    """
+
+    loaded: LoadedEvalSet
+    config: dict[str, Any] | None
+    eval_set_id: str | None
+    secrets: dict[str, str]
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.loaded.warnings
+
+    def body(self) -> dict[str, Any]:
+        """The body of `POST /eval_sets/`."""
+        return {
+            "eval_set_config": self.config,
+            "eval_set_id": self.eval_set_id,
+            "secrets": self.secrets,
+            "source": self.loaded.source,
+            "base_dir": str(self.loaded.base_dir),
+            "script": None if self.loaded.script is None else str(self.loaded.script),
+        }
+
+    def describe(self) -> str:
+        """What would run, for `--dry-run`. Samples are counted only when tasks are loaded, in the job."""
+        if self.loaded.config is None:
+            lines = [f"Would run the script {self.loaded.script}."]
+        else:
+            config = EvalSetConfig.model_validate(self.config)
+            lines = ["The eval set is valid. Would run:", *_grid(config), *_bounds(config)]
+        lines.append(f"  id        {self.eval_set_id or self._config_id() or 'made at submit'}")
+        if self.secrets:
+            lines.append(f"  secrets   {', '.join(sorted(self.secrets))} (given)")
+        return "\n".join(clean(line, lines=True) for line in [*lines, "Nothing was submitted."])
+
+    def _config_id(self) -> str | None:
+        return None if self.config is None else self.config.get("eval_set_id")
+
+
+def prepare(
+    path: Path, *, name: str | None, runs: int | None, secrets: Sequence[str], secrets_files: Sequence[Path]
+) -> Submission:
+    """Load a file and apply the options.
+
+    Raises:
+        ConfigError: The file is wrong.
+        UsageError: An option is, or a secret is missing.
+    """
+    loaded = load_eval_set(path, environ=os.environ, secret_names=secrets)
+    eval_set_id = _id_from(name)
+    if loaded.config is None:
+        if runs is not None:
+            raise UsageError(
+                "--runs applies to a config; a script says epochs itself.", remedy="Set epochs in the script."
+            )
+        config, needed = None, []
+    else:
+        config = loaded.config.to_data()
+        needed = [secret.name for secret in loaded.config.required_secrets]
+    if config is not None and runs is not None:
+        config = _with_runs(config, runs)
+    given = gather_secrets(needed, names=secrets, files=secrets_files, environ=os.environ)
+    return Submission(loaded, config, eval_set_id, given)
+
+
+def _id_from(name: str | None) -> str | None:
+    """`--name` as an id if it is one, else a fresh id that begins with it."""
+    if name is None:
+        return None
+    try:
+        return check_id(name)
+    except UsageError:
+        if len(name) > MAX_LENGTH or not any(c.isalnum() for c in name):
+            raise
+        return new_id(name)
+
+
+def _with_runs(config: dict[str, Any], runs: int) -> dict[str, Any]:
+    """The number of attempts where the config says it: beside its reducer, if it has one."""
+    epochs = config.get("epochs")
+    if isinstance(epochs, dict):
+        return {
+            **config,
+            "epochs": {**epochs, "epochs": runs},
+            **({"runs": runs} if "runs" in config else {}),
+        }
+    return {**{k: v for k, v in config.items() if k != "epochs"}, "runs": runs}
+
+
+def _grid(config: EvalSetConfig) -> list[str]:
+    tasks = [
+        item
+        for entry in config.tasks
+        for item in ([entry.qualified(i.name) for i in entry.items] or [str(entry.file)])
+    ]
+    models = [entry.qualified(item.name) for entry in config.models for item in entry.items]
+    agents = [
+        entry.qualified(item.name) for entry in (*config.agents, *config.solvers) for item in entry.items
+    ]
+    count = len(tasks) * max(1, len(models)) * max(1, len(agents))
+    attempts = config.attempts_per_pair
+    runs = plural(attempts, "attempt") if attempts else "each task's own number of attempts"
+    return [
+        f"  tasks     {_names(tasks)}",
+        f"  models    {_names(models) or 'each task’s own'}",
+        f"  agents    {_names(agents) or 'each task’s own'}",
+        f"  grid      {plural(count, 'combination')}, {runs} of each sample",
+    ]
+
+
+def _bounds(config: EvalSetConfig) -> list[str]:
+    names = (
+        "limit",
+        "message_limit",
+        "token_limit",
+        "turn_limit",
+        "time_limit",
+        "working_limit",
+        "cost_limit",
+    )
+    said = [f"{name} {value}" for name in names if (value := getattr(config, name)) is not None]
+    needs = [f"  packages  {_names(config.requirements)}"] if config.requirements else []
+    return needs + ([f"  limits    {', '.join(said)}"] if said else [])
+
+
+def _names(names: list[str]) -> str:
+    more = f", … {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,0 +1,105 @@
+"""Text for a terminal: made harmless, shortened, aligned; times and durations for people."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from hawk.core.text import strip_controls
+
+_SPACE = re.compile(r"\s+")
+
+
+def clean(text: object, *, lines: bool = False) -> str:
+    """Make text from a model, a sandbox or a server harmless to a terminal.
+
+    Args:
+        text: Anything; None becomes the empty string.
+        lines: Keep line breaks and tabs; otherwise all white space becomes single spaces.
+    """
+    if text is None:
+        return ""
+    plain = strip_controls(str(text).replace("\r\n", "\n"))
+    return plain if lines else _SPACE.sub(" ", plain).strip()
+
+
+def width(text: str) -> int:
+    """Columns that text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def shorten(text: str, columns: int) -> str:
+    """Cut text to at most so many columns, the last one an ellipsis."""
+    if width(text) <= columns:
+        return text
+    kept, used = [], 0
+    for c in text:
+        used += width(c)
+        if used > columns - 1:
+            break
+        kept.append(c)
+    return "".join(kept) + "…" if columns > 0 else ""
+
+
+def pad(text: str, columns: int) -> str:
+    return text + " " * max(0, columns - width(text))
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, columns: int | None = None) -> str:
+    """Aligned columns, cells cleaned; the widest columns give way when it would not fit.
+
+    Args:
+        headers: Titles of the columns.
+        rows: As many cells each.
+        columns: Width of the terminal; None: as wide as it takes.
+    """
+    cells = [[clean(cell) for cell in row] for row in rows]
+    widths = [max(map(width, column)) for column in zip(headers, *cells, strict=True)]
+    while columns is not None and sum(widths) + 2 * len(widths) - 2 > columns and max(widths) > 8:
+        widths[widths.index(max(widths))] -= 1
+    return "\n".join(
+        "  ".join(pad(shorten(cell, w), w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in [list(headers), *cells]
+    )
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An ISO 8601 time as an aware datetime; None for nothing or nonsense."""
+    if not text:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def duration(seconds: float | None) -> str:
+    """Two units at most: `8s`, `3m 20s`, `1h 02m`, `2d 03h`; `–` when unknown."""
+    if seconds is None:
+        return "–"
+    s = max(0, int(seconds))
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{s // 60}m {s % 60:02}s"
+    if s < 86400:
+        return f"{s // 3600}h {s // 60 % 60:02}m"
+    return f"{s // 86400}d {s // 3600 % 24:02}h"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 task`, `2 tasks`, `1,000 attempts`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def local_time(text: str | None) -> str:
+    """An ISO time as local date and minute; what can't be read is shown as it is."""
+    time = parse_time(text)
+    return time.astimezone().strftime("%Y-%m-%d %H:%M") if time else clean(text)

@@ -1,0 +1,392 @@
+"""Typed client of Hawk's API, on the standard library alone: importing an HTTP package costs more than the calls.
+
+One connection is kept open between calls. Errors are `hawk.errors`: what the server sent is rebuilt as it
+was raised there, and a server that can't be reached is `ServerUnavailableError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from hawk import __version__
+from hawk.core.plan import Plan
+from hawk.core.snapshot import StatusResponse
+from hawk.core.states import StopAction
+from hawk.errors import AuthError, HawkError, NotFoundError, ServerUnavailableError, from_envelope
+from hawk.replies import (
+    EvalItem,
+    EvalSetItem,
+    JobState,
+    JournalLine,
+    LogEntry,
+    SampleItem,
+    Stopped,
+    Submitted,
+)
+from hawk.transport import BrokenAnswerError, Connection, Response, stream_encoding
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT = 10.0
+TIMEOUT = 60.0
+STREAM_SILENCE = 45.0  # the server pings every 15 s: three missed pings are a dead connection
+PAGE = 250
+
+
+class ServerEvent(NamedTuple):
+    """One server-sent event; `event` is `ping` for a comment."""
+
+    event: str
+    data: bytes
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HawkClient:
+    """A connection to one server. Not for use by several threads at once.
+
+    Args:
+        url: Base address, a path prefix included.
+        token: Bearer token, or None for the few open endpoints.
+        timeout: Seconds that connecting and each read may take.
+    """
+
+    def __init__(self, url: str, token: str | None, *, timeout: float = TIMEOUT) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise HawkError(
+                f"{url!r} is not the address of a server.", remedy="Set HAWK_API_URL to http(s)://host:port."
+            )
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise AuthError(
+                "The access token holds characters that no token has.",
+                remedy="Set HAWK_ACCESS_TOKEN to one line of plain text.",
+            )
+        self.url = url.rstrip("/")
+        self.server_version: str | None = None
+        self._tls = parts.scheme == "https"
+        self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
+        self._token = token
+        self._timeout = timeout
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> HawkClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, ex: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- eval sets
+
+    def submit(self, body: Mapping[str, Any]) -> Submitted:
+        """Start an eval set, resume one, or find it running already. `body` as `POST /eval_sets/` takes it."""
+        return self._json("POST", "/eval_sets/", Submitted, body=body)
+
+    def stop(self, eval_set_id: str, action: StopAction, sample_uuid: str | None = None) -> Stopped:
+        body = {"sample_uuid": sample_uuid, "action": action}
+        return self._json("POST", f"/eval_sets/{_segment(eval_set_id)}/stop", Stopped, body=body)
+
+    def delete(self, eval_set_id: str) -> None:
+        self.call("DELETE", f"/eval_sets/{_segment(eval_set_id)}")
+
+    # --- monitoring
+
+    def status(self, job_id: str) -> StatusResponse:
+        """The snapshot of a job. Raises: NotFoundError for an unknown id."""
+        return decode(self.status_json(job_id), StatusResponse)
+
+    def status_json(self, job_id: str) -> bytes:
+        """The same, as the bytes that the server sent."""
+        return self.call("GET", f"/monitoring/jobs/{_segment(job_id)}/eval-set-status").body
+
+    def status_if_changed(self, job_id: str, etag: str | None) -> StatusResponse | None:
+        """The snapshot, or None when it is still the one with this etag."""
+        headers = {"If-None-Match": etag} if etag else {}
+        answer = self.call("GET", f"/monitoring/jobs/{_segment(job_id)}/eval-set-status", headers=headers)
+        return None if answer.status == 304 else decode(answer.body, StatusResponse)
+
+    def stream_status(self, job_id: str) -> Iterator[StatusResponse | None]:
+        """Snapshots as they change, on a connection of their own; None for each sign of life between.
+
+        Ends when the server ends the stream: after a terminal status, or because it goes down.
+
+        Raises:
+            ServerUnavailableError: The connection broke or fell silent.
+        """
+        for event in self.events(f"/monitoring/jobs/{_segment(job_id)}/eval-set-status/stream"):
+            if event.event == "status":
+                yield decode(event.data, StatusResponse)
+            elif event.event == "error":
+                raise _stream_error(self.url, event.data)
+            else:
+                yield None
+
+    def job_state(self, job_id: str) -> JobState:
+        return self._json("GET", f"/monitoring/jobs/{_segment(job_id)}/job-status", JobState)
+
+    def report(self, job_id: str, since: str | None = None) -> dict[str, Any]:
+        """Everything known about a job as plain data: processes or pods, metrics, logs, config."""
+        path = f"/monitoring/jobs/{_segment(job_id)}/status"
+        return self._json("GET", path, dict[str, Any], query={"since": since})
+
+    def logs(
+        self, job_id: str, *, since: str | None = None, limit: int | None = None, newest_first: bool = False
+    ) -> list[LogEntry]:
+        query = {"since": since, "limit": limit, "sort": "desc" if newest_first else "asc"}
+        path = f"/monitoring/jobs/{_segment(job_id)}/logs"
+        return self._json("GET", path, dict[str, list[LogEntry]], query=query).get("entries", [])
+
+    def plan(self, job_id: str) -> Plan | None:
+        """What the job will run; None until its tasks have been enumerated."""
+        try:
+            return self._json("GET", f"/monitoring/jobs/{_segment(job_id)}/plan", Plan)
+        except NotFoundError:
+            return None
+
+    def journal(self, job_id: str) -> list[JournalLine]:
+        path = f"/monitoring/jobs/{_segment(job_id)}/journal"
+        return self._json("GET", path, dict[str, list[JournalLine]]).get("entries", [])
+
+    # --- results
+
+    def eval_sets(self, *, limit: int, search: str | None = None) -> list[EvalSetItem]:
+        return self._items("/meta/eval-sets", EvalSetItem, limit=limit, search=search)
+
+    def evals(self, eval_set_id: str) -> list[EvalItem]:
+        return self._items("/meta/evals", EvalItem, eval_set_id=eval_set_id)
+
+    def samples(
+        self, eval_set_id: str, *, limit: int | None = None, search: str | None = None
+    ) -> Iterator[SampleItem]:
+        """Samples of an eval set, fetched page by page as they are taken."""
+        page, left = 1, limit
+        while left is None or left > 0:
+            size = PAGE if left is None else min(PAGE, left)
+            items = self._items(
+                "/meta/samples", SampleItem, eval_set_id=eval_set_id, search=search, page=page, limit=size
+            )
+            yield from items
+            if len(items) < size or size < PAGE:
+                return
+            page, left = page + 1, None if left is None else left - size
+
+    def transcript(self, sample_uuid: str, *, raw: bool = False) -> bytes:
+        """One sample as Markdown, or as Inspect's JSON."""
+        path = f"/meta/samples/{_segment(sample_uuid)}/transcript"
+        return self.call("GET", path, query={"raw": "true" if raw else None}).body
+
+    # --- the server itself
+
+    def connects(self) -> bool:
+        """Whether something listens at the address, now; the connection is kept for the first call."""
+        with suppress(OSError):
+            self._connection = self._connection or self._connect(self._timeout)
+        return self._connection is not None
+
+    def alive(self) -> bool:
+        """Whether a server answers, now."""
+        try:
+            return self.call("GET", "/health/live").status == 200
+        except HawkError:
+            return False
+
+    def version(self) -> str:
+        return str(self._json("GET", "/version", dict[str, Any]).get("version", "unknown"))
+
+    # --- transport
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One request. What may be repeated without harm is tried again when a kept connection had gone.
+
+        Raises:
+            HawkError: What the server answered, as the class it was raised with.
+            ServerUnavailableError: No connection, or no answer in time.
+        """
+        data = None if body is None else msgspec.json.encode(body)
+        reused = self._connection is not None and method != "POST"
+        if method == "POST":
+            self.close()
+        try:
+            answer = self._exchange(method, _with_query(path, query), data, headers)
+        except OSError as ex:
+            if not reused or isinstance(ex, TimeoutError):
+                raise self._unavailable(ex) from ex
+            answer = self._again(method, _with_query(path, query), data, headers)
+        if answer.status >= 400:
+            raise _error(answer)
+        return answer
+
+    def events(self, path: str) -> Iterator[ServerEvent]:
+        """Server-sent events of a path, on a connection of their own, until the server ends the stream."""
+        self.close()
+        connection = None
+        try:
+            connection = self._connect(STREAM_SILENCE)
+            accept = {"Accept": "text/event-stream", "Accept-Encoding": stream_encoding()}
+            response = connection.request("GET", self._prefix + path, self._headers(accept))
+            if response.status >= 400:
+                raise _error(Answer(response.status, response.headers, response.read()))
+            with suppress(BrokenAnswerError):  # a server that is killed does not get to end its streams
+                yield from _parse_events(response)
+        except OSError as ex:
+            raise self._unavailable(ex) from ex
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+    ) -> T:
+        return decode(self.call(method, path, query=query, body=body).body, kind)
+
+    def _items(self, path: str, kind: type[T], **query: Any) -> list[T]:
+        page = self._json("GET", path, dict[str, Any], query=query)
+        return _convert(page.get("items", []), list[kind])  # type: ignore[valid-type]
+
+    def _again(
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str] | None
+    ) -> Answer:
+        try:
+            return self._exchange(method, target, data, headers)
+        except OSError as ex:
+            raise self._unavailable(ex) from ex
+
+    def _exchange(
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str] | None
+    ) -> Answer:
+        connection = self._connection = self._connection or self._connect(self._timeout)
+        sent = self._headers(headers or {})
+        if data is not None:
+            sent["Content-Type"] = "application/json"
+        try:
+            response = connection.request(method, self._prefix + target, sent, data)
+            body = response.read()
+        except BaseException:
+            self.close()  # half an answer may be left in it: an interrupt must not poison the next call
+            raise
+        if not response.keeps_connection:
+            self.close()
+        self.server_version = response.headers.get("x-hawk-server-version") or self.server_version
+        return Answer(response.status, response.headers, body)
+
+    def _connect(self, timeout: float) -> Connection:
+        connection = Connection(self._host, self._port, tls=self._tls, timeout=min(timeout, CONNECT_TIMEOUT))
+        connection.settimeout(timeout)
+        return connection
+
+    def _headers(self, more: Mapping[str, str]) -> dict[str, str]:
+        headers = {"X-Hawk-Client-Version": __version__, "User-Agent": f"hawk/{__version__}", **more}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+    def _unavailable(self, ex: Exception) -> ServerUnavailableError:
+        why = "no answer in time" if isinstance(ex, TimeoutError) else str(ex) or type(ex).__name__
+        return ServerUnavailableError(
+            f"The server at {self.url} does not answer: {why}.",
+            remedy="hawk doctor shows whether it runs; HAWK_API_URL says where it is looked for.",
+            url=self.url,
+        )
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """Decode an answer. Raises: HawkError when the server speaks another language."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as ex:
+        raise _foreign(ex) from ex
+
+
+def _convert(value: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(value, type=kind)
+    except msgspec.ValidationError as ex:
+        raise _foreign(ex) from ex
+
+
+def _foreign(ex: Exception) -> HawkError:
+    return HawkError(
+        f"The server's answer is not understood: {ex}.",
+        remedy=f"Compare versions with 'hawk version': this command is {__version__}.",
+    )
+
+
+def _segment(value: str) -> str:
+    """An id as one URL segment: `../` can't leave its place."""
+    return quote(value, safe="").replace(".", "%2E") if value.strip(".") == "" else quote(value, safe="")
+
+
+def _with_query(path: str, query: Mapping[str, Any] | None) -> str:
+    given = {key: value for key, value in (query or {}).items() if value is not None}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+def _error(answer: Answer) -> HawkError:
+    body: dict[str, Any] = {}
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        decoded = msgspec.json.decode(answer.body)
+        body = decoded if isinstance(decoded, dict) else {}
+    return from_envelope(body, answer.status)
+
+
+def _stream_error(url: str, data: bytes) -> HawkError:
+    """What an `error` event says: an envelope, or (the public server) a few words."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        body = msgspec.json.decode(data)
+        if isinstance(body, dict):
+            return from_envelope(body, int(body.get("status") or 500))
+    text = data.decode("utf-8", "replace").strip('" \n')
+    if "token" in text:
+        return AuthError(f"The stream ended: {text}.", remedy="hawk login")
+    return ServerUnavailableError(f"The server at {url} ended the stream: {text}.", url=url)
+
+
+def _parse_events(response: Response) -> Iterator[ServerEvent]:
+    """The event-stream format: fields until an empty line; a line that begins with a colon is a comment."""
+    name, data = "message", list[bytes]()
+    while line := response.readline():
+        line = line.rstrip(b"\r\n")
+        if not line:
+            if data:
+                yield ServerEvent(name, b"\n".join(data))
+            name, data = "message", []
+        elif line.startswith(b":"):
+            yield ServerEvent("ping", b"")
+        else:
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"event":
+                name = value.decode("ascii", "replace")
+            elif field == b"data":
+                data.append(value)
