@@ -1,0 +1,136 @@
+"""kill -9 of worker, supervisor or server, at the start, in the middle and near the end of a job.
+
+Whatever dies: the job ends complete, every attempt has one outcome, nothing that had completed runs again, and
+nothing is left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system import System, kill, repeated, running, until
+
+pytestmark = pytest.mark.slow
+
+TOTAL = 16  # 2 tasks x 4 samples x 2 runs
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with running(tmp_path_factory.mktemp("chaos")) as up:
+        yield up
+
+
+def at_start(system: System, job: str) -> bool:
+    return len(system.lines(job, "begin")) >= 1
+
+
+def in_the_middle(system: System, job: str) -> bool:
+    return len(system.completed(job)) >= TOTAL // 4
+
+
+def near_the_end(system: System, job: str) -> bool:
+    return len(system.completed(job)) >= TOTAL - 4
+
+
+MOMENTS = [at_start, in_the_middle, near_the_end]
+
+
+def check_end(system: System, job: str, completed_before: list[str]) -> None:
+    end = system.finish(job)
+    assert (end.status, end.reason) == ("complete", None)
+    assert (end.progress.total, end.progress.completed) == (TOTAL, TOTAL)
+    assert len(end.tasks) == 2
+    done_twice = repeated(system.lines(job, "begin"))
+    assert not set(done_twice) & set(completed_before)
+    assert sorted(set(system.lines(job, "done"))) == sorted(
+        f"{t}/s{s}/{e}" for t in ("left", "right") for s in range(4) for e in (1, 2)
+    )
+    assert system.leftovers(job) == []
+
+
+def kill_a_worker(system: System, job: str) -> None:
+    for pid in system.workers(job)[:1]:  # none, when the job was quicker
+        kill(pid)
+
+
+def kill_all_workers(system: System, job: str) -> None:
+    for pid in system.workers(job):
+        kill(pid)
+
+
+def kill_the_supervisor(system: System, job: str) -> None:
+    kill(system.supervisor(job))
+
+
+def kill_supervisor_and_workers(system: System, job: str) -> None:
+    kill(system.supervisor(job))
+    kill_all_workers(system, job)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "murder", [kill_a_worker, kill_all_workers, kill_the_supervisor, kill_supervisor_and_workers]
+)
+def test_a_job_survives(
+    system: System, moment: Callable[[System, str], bool], murder: Callable[[System, str], None]
+) -> None:
+    job = f"{murder.__name__}-{moment.__name__}".replace("_", "-")[:43].rstrip("-")
+    system.submit(job)
+    until(f"{job}: {moment.__name__}", lambda: moment(system, job))
+    completed = system.completed(job)
+    murder(system, job)
+    check_end(system, job, completed)
+
+
+def test_a_supervisor_killed_while_it_enumerates_is_started_again(system: System) -> None:
+    system.submit("early")
+    pid = until("a supervisor", lambda: system.supervisor("early"))
+    kill(pid)
+    check_end(system, "early", [])
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_jobs_run_on_without_a_server_and_the_next_one_adopts_them(
+    tmp_path: Path, moment: Callable[[System, str], bool]
+) -> None:
+    with running(tmp_path) as own:
+        own.submit("orphan")
+        until(moment.__name__, lambda: moment(own, "orphan"))
+        supervisor = own.supervisor("orphan")
+        own.kill_server()
+        assert supervisor is None or own.supervisor("orphan") in (supervisor, None)
+        completed = own.completed("orphan")
+        own.start()
+        check_end(own, "orphan", completed)
+
+
+def test_everything_killed_at_once_goes_on_with_the_next_server(tmp_path: Path) -> None:
+    with running(tmp_path) as own:
+        own.submit("all")
+        until("the middle", lambda: in_the_middle(own, "all"))
+        completed = own.completed("all")
+        own.kill_server()
+        kill_supervisor_and_workers(own, "all")
+        own.start()
+        check_end(own, "all", completed)
+
+
+def test_a_supervisor_that_keeps_dying_is_given_up_with_a_reason(tmp_path: Path) -> None:
+    with running(tmp_path) as own:
+        own.submit("doomed", seconds=30.0)
+        until("it runs", lambda: at_start(own, "doomed"))
+
+        def ended() -> bool:
+            kill(own.supervisor("doomed"))
+            return own.status("doomed").status.terminal
+
+        until("it is given up", ended, period=0.3)
+        end = own.finish("doomed")
+        assert end.status == "failed"
+        assert "SIGKILL" in (end.reason or "")
+        assert end.remedy is not None
+        until("what was left is swept", lambda: own.leftovers("doomed") == [])

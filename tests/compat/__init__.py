@@ -1,0 +1,1 @@
+"""Conformance: the public `hawk` client against our server."""
