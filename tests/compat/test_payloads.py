@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.compat.actors import PublicClient, Server
+from tests.compat.actors import PublicClient, Server, wait_until
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow]
 
@@ -85,7 +85,12 @@ def test_every_payload_of_an_ended_job(
 
 def test_every_payload_of_a_running_job(hawk: PublicClient, live: Live) -> None:
     job_id, _ = live
-    data = hawk.python(READ_ALL, job_id)
+
+    def indexed() -> dict[str, Any] | None:
+        found: dict[str, Any] = hawk.python(READ_ALL, job_id)
+        return found if found["evals"] else None
+
+    data = wait_until("the job's log is indexed", indexed)
     _agree(data, job_id)
     assert data["status"]["status"] == "running"
     assert all(s["is_provisional"] for s in data["samples"])
