@@ -23,6 +23,7 @@ from hawk.engine.protocol import Engine
 from hawk.errors import ConflictError, HawkError, NotFoundError, SecretsNeededError, UsageError
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.registry import Registry, now
+from hawk.store import stoprequests
 from hawk.store.database import Database
 from hawk.store.importer import register
 from hawk.store.rundir import JobSpec, JournalEntry, RunDir, storage_error, write_atomic, write_json
@@ -250,6 +251,7 @@ def _interpret_script(request: SubmitRequest, warnings: list[str]) -> _Wanted:
 
 def _set_back(run: RunDir, *, restart: bool) -> None:
     """Make an ended job one that is to run again. Nothing is deleted: a restart moves what there is aside."""
+    stoprequests.clear(run)  # one that came as the job ended must not stop the next run
     if restart and any(run.logs.iterdir()):
         aside = next(path for n in range(1, 10_000) if not (path := run.path / f"logs.{n}").exists())
         try:
