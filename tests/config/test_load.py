@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +292,24 @@ def test_options_of_inspect_pass_through_with_a_warning(folder: Path) -> None:
     assert [warning.split(" ", 1)[0] for warning in loaded.warnings] == [
         "temperature", "fail_on_error", "future_thing", "attempts:", "isolation", "runner:",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("sandbox", ["local", "{type: local}"])
+def test_a_sandbox_without_isolation_is_warned_about(folder: Path, sandbox: str) -> None:
+    (warning,) = load(folder, f"tasks: [problems.py@easy]\nsandbox: {sandbox}\n").warnings
+    assert warning.startswith("sandbox local is no isolation: commands that a model writes run as you")
+    assert "`sandbox: bubblewrap`" in warning
+
+
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "docker", "{type: docker, config: local}"])
+def test_a_sandbox_with_isolation_is_not(folder: Path, sandbox: str) -> None:
+    assert load(folder, f"tasks: [problems.py@easy]\nsandbox: {sandbox}\n").warnings == []
+
+
+def test_a_sandbox_can_be_described_in_the_eval_set(folder: Path) -> None:
+    config = {"network": "host", "limits": {"memory": "4g"}, "setup": {"packages": {"pip": ["numpy"]}}}
+    text = f"tasks: [problems.py@easy]\nsandbox: {json.dumps({'type': 'bubblewrap', 'config': config})}\n"
+    assert data(load(folder, text))["sandbox"] == {"type": "bubblewrap", "config": config}
 
 
 def test_an_engine_that_is_not_there_is_refused(folder: Path) -> None:

@@ -221,7 +221,7 @@ def _check_file(kind: str, i: int, entry: Entry[Any], source: Source, base_dir: 
 
 
 def notes(config: EvalSetConfig) -> list[str]:
-    """One line for each field that is accepted and does nothing here."""
+    """One line for each field that does nothing here, or less than its author may think."""
     said: list[str] = []
     if config.attempts is not None and (
         config.attempts.policy != "parallel" or config.attempts.cancel_siblings
@@ -230,6 +230,11 @@ def notes(config: EvalSetConfig) -> list[str]:
     if config.isolation is not None or any(item.isolation for entry in config.tasks for item in entry.items):
         said.append(
             "isolation has no effect on this machine: sandboxes are as open as their provider leaves them."
+        )
+    if config.sandbox is not None and config.sandbox.type == "local":
+        said.append(
+            "sandbox local is no isolation: commands that a model writes run as you, with your files and your "
+            "network. For a model that you don't trust, write `sandbox: bubblewrap`."
         )
     for name in ("checkpoint", "scan", "human_eval"):
         value = getattr(config, name)

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast, get_args
+from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from hawk.config.eval_set import EvalSetConfig
 from hawk.config.problems import FieldPath, Problem
 from hawk.config.source import Source
 from hawk.config.suggest import listing, nearest
 
 
-def explain(ex: ValidationError, source: Source) -> list[Problem]:
-    """Pydantic's errors as ours: one a field, however many alternatives a value failed."""
+def explain(ex: ValidationError, source: Source, model: type[BaseModel]) -> list[Problem]:
+    """Pydantic's errors as ours: one a field, however many alternatives a value failed.
+
+    Args:
+        ex: What pydantic said.
+        source: The file that it is about.
+        model: What the file should have been.
+    """
     merged: dict[FieldPath, list[ErrorDetails]] = {}
     for error in ex.errors(include_url=False):
         merged.setdefault(_written_path(error, source.data), []).append(error)
     # of the alternatives that a value failed, the one that was meant complains about something inside it
     inner = {path[:n] for path in merged for n in range(len(path))}
-    return [_problem(path, errors, source) for path, errors in merged.items() if path not in inner]
+    return [_problem(path, errors, source, model) for path, errors in merged.items() if path not in inner]
 
 
 def _written_path(error: ErrorDetails, data: Any) -> FieldPath:
@@ -37,12 +43,12 @@ def _written_path(error: ErrorDetails, data: Any) -> FieldPath:
     return path
 
 
-def _problem(path: FieldPath, errors: list[ErrorDetails], source: Source) -> Problem:
+def _problem(path: FieldPath, errors: list[ErrorDetails], source: Source, model: type[BaseModel]) -> Problem:
     error = errors[0]
     if error["type"] == "missing":
         return source.problem(path, "is required")
     if error["type"] == "extra_forbidden":
-        known, word = _fields_at(path[:-1]), str(path[-1])
+        known, word = _fields_at(model, path[:-1]), str(path[-1])
         message = f"unknown field {word!r}"
         return source.problem(path, message, allowed=listing(known, 20), suggestion=nearest(word, known))
     custom = [str(e["ctx"]["error"]) for e in errors if e["type"] == "value_error"]
@@ -79,17 +85,25 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _fields_at(path: FieldPath) -> list[str]:
-    """Names of the fields of the model that describes what is at a path."""
-    model: type[BaseModel] | None = EvalSetConfig
-    annotation: Any = None
+def _fields_at(model: type[BaseModel], path: FieldPath) -> list[str]:
+    """Names of the fields of the model that describes what is at a path, as they are written."""
+    here: type[BaseModel] | None = model
+    is_key = False  # of a mapping to models: not one of the model's fields, whatever it is called
     for part in path:
-        if isinstance(part, int) or model is None or part not in model.model_fields:
-            model = _model_in(annotation)
+        if isinstance(part, int) or is_key:
+            is_key = False
             continue
-        annotation = model.model_fields[part].annotation
-        model = _model_in(annotation)
-    return list(model.model_fields) if model is not None else []
+        field = _fields(here).get(part) if here is not None else None
+        if field is None:
+            return []
+        here = _model_in(field.annotation)
+        is_key = any(get_origin(kind) is dict for kind in (field.annotation, *get_args(field.annotation)))
+    return list(_fields(here)) if here is not None else []
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    written = {name: field.validation_alias for name, field in model.model_fields.items()}
+    return {str(written[name] or name): field for name, field in model.model_fields.items()}
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -51,7 +51,7 @@ def load_eval_set(
     Raises:
         ConfigError: Anything is wrong with it; says everything that is.
     """
-    text = _read(path)
+    text = read_text(path)
     base_dir = path.absolute().parent
     if path.suffix == ".py":
         return _load_script(path, text, base_dir)
@@ -75,17 +75,29 @@ def parse_eval_set(data: Any, *, base_dir: Path | None = None, name: str = "eval
     return _validate(Source(name, data), "", base_dir)
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The content of a file that a person wrote.
+
+    Raises:
+        ConfigError: It is missing, can't be read, or is not text.
+    """
     name = str(path)
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as ex:
         raise config_error(name, [Problem("This is not a text file in UTF-8", name)]) from ex
     except OSError as ex:
-        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        suggestion = nearest(path.name, beside) if isinstance(ex, FileNotFoundError) else None
         reason = "There is no such file" if isinstance(ex, FileNotFoundError) else str(ex.strerror)
-        raise config_error(name, [Problem(reason, name, suggestion=suggestion)]) from ex
+        raise config_error(name, [Problem(reason, name, suggestion=nearest_file(path))]) from ex
+
+
+def nearest_file(path: Path) -> str | None:
+    """Name of the file that was most likely meant, beside one that does not exist."""
+    try:
+        beside = [other.name for other in path.parent.iterdir()]
+    except OSError:
+        return None
+    return None if path.name in beside else nearest(path.name, beside)
 
 
 def _load_script(path: Path, text: str, base_dir: Path) -> LoadedEvalSet:
@@ -109,7 +121,7 @@ def _validate(source: Source, text: str, base_dir: Path | None) -> LoadedEvalSet
     try:
         config = EvalSetConfig.model_validate(source.data)
     except ValidationError as ex:
-        raise config_error(source.name, [*problems, *explain(ex, source)]) from None
+        raise config_error(source.name, [*problems, *explain(ex, source, EvalSetConfig)]) from None
     problems += check_repeated(config, source) + check_files(config, source, base_dir)
     problems += check_promises(config, source)
     if problems:

@@ -38,10 +38,10 @@ class SandboxSpec(Strict):
     """The sandbox that every task gets instead of its own."""
 
     type: Name
-    """Inspect sandbox provider: bwrap, docker, local, …"""
+    """Inspect sandbox provider: bubblewrap, docker, local, …"""
 
     config: JsonValue = None
-    """The provider's configuration: usually the path of a file."""
+    """The provider's configuration: the path of a file, or for bubblewrap the fields of `sandbox.yaml` right here."""
 
 
 class Approver(Fields):

@@ -68,14 +68,24 @@ class Source:
         return Problem(message, self.name, self.line(path), field_path(path), found, allowed, suggestion)
 
 
-def parse_yaml(text: str, name: str, environ: Mapping[str, str], secrets: Collection[str] = ()) -> Source:
-    """Parse an eval-set file.
+def parse_yaml(
+    text: str,
+    name: str,
+    environ: Mapping[str, str] | None,
+    secrets: Collection[str] = (),
+    *,
+    what: str = "An eval set",
+    may_be_empty: bool = False,
+) -> Source:
+    """Parse an eval-set file, or another one that is a mapping of fields.
 
     Args:
         text: The file's content.
         name: How messages call it.
-        environ: Where `${VAR}` comes from.
+        environ: Where `${VAR}` comes from; None: such text stays as it is.
         secrets: Names whose values must never get into the config, besides those the file declares.
+        what: How messages call what the file holds.
+        may_be_empty: Whether a file that says nothing is right.
 
     Raises:
         ConfigError: It is not YAML, not a mapping, has a key twice, or names an unset variable.
@@ -85,19 +95,19 @@ def parse_yaml(text: str, name: str, environ: Mapping[str, str], secrets: Collec
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
+        if node is None and may_be_empty:
+            return Source(name, {})
         if node is None:
-            _fail(
-                name, "The file is empty", remedy="An eval set needs at least `tasks:`; see docs/config.md."
-            )
+            _fail(name, "The file is empty", remedy=f"{what} needs at least `tasks:`; see docs/config.md.")
         if not isinstance(node, yaml.MappingNode):
-            _fail(name, "An eval set is a mapping of fields to values", line=node.start_mark.line + 1)
+            _fail(name, f"{what} is a mapping of fields to values", line=node.start_mark.line + 1)
         walk = _Walk(name, environ, {*secrets, *_declared_secrets(node, set())}, loader)
         walk.visit(node, (), ())
         if walk.problems:
             raise config_error(name, walk.problems)
         data = loader.construct_document(node)
     except yaml.MarkedYAMLError as ex:
-        raise _syntax_error(text, name, ex) from ex
+        raise _syntax_error(text, name, ex, variables=environ is not None) from ex
     except yaml.reader.ReaderError as ex:
         line = text.count("\n", 0, int(ex.position)) + 1
         _fail(name, f"The character {ex.character!r} is not allowed in YAML", line=line)
@@ -108,7 +118,7 @@ class _Walk:
     """One pass over the nodes: positions, double keys, variables."""
 
     def __init__(
-        self, name: str, environ: Mapping[str, str], secrets: Collection[str], loader: yaml.SafeLoader
+        self, name: str, environ: Mapping[str, str] | None, secrets: Collection[str], loader: yaml.SafeLoader
     ) -> None:
         self.lines: dict[FieldPath, int] = {}
         self.problems: list[Problem] = []
@@ -134,8 +144,8 @@ class _Walk:
                 self.visit(item, (*path, i), (*above, id(node)))
         elif isinstance(node, yaml.ScalarNode) and id(node) not in self._done:
             self._done.add(id(node))
-            if "${" in node.value:
-                self._substitute(node, path)
+            if "${" in node.value and self._environ is not None:
+                self._substitute(node, path, self._environ)
 
     def _mapping(self, node: yaml.MappingNode, path: FieldPath, above: tuple[int, ...]) -> None:
         first: dict[str, int] = {}
@@ -157,8 +167,8 @@ class _Walk:
         for other in merged:
             self.visit(other, path, above)
 
-    def _substitute(self, node: yaml.ScalarNode, path: FieldPath) -> None:
-        value = _VARIABLE.sub(lambda match: self._value(match, node, path), node.value)
+    def _substitute(self, node: yaml.ScalarNode, path: FieldPath, environ: Mapping[str, str]) -> None:
+        value = _VARIABLE.sub(lambda match: self._value(match, node, path, environ), node.value)
         if value != node.value and node.style is None and value:
             # a plain scalar means what its new text means: ${N} may be a number
             node.tag = self._loader.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
@@ -166,7 +176,9 @@ class _Walk:
             node.tag = _STRING
         node.value = value
 
-    def _value(self, match: re.Match[str], node: yaml.Node, path: FieldPath) -> str:
+    def _value(
+        self, match: re.Match[str], node: yaml.Node, path: FieldPath, environ: Mapping[str, str]
+    ) -> str:
         name = match["name"]
         if match["escape"]:
             return "${"
@@ -181,12 +193,12 @@ class _Walk:
                 f"${{{name}}} would store a secret in the config; leave it out, "
                 f"the runner has {name} in its environment",
             )
-        elif name in self._environ and not (match["default"] is not None and not self._environ[name]):
+        elif name in environ and not (match["default"] is not None and not environ[name]):
             if _SENSITIVE.search(name):
                 self.warnings.add(
                     f"${{{name}}} is stored with the eval set; if it is secret, name it under `secrets`."
                 )
-            return self._environ[name]
+            return environ[name]
         elif match["default"] is not None:
             return match["default"]
         else:
@@ -196,7 +208,7 @@ class _Walk:
                     self._name,
                     node.start_mark.line + 1,
                     field_path(path),
-                    suggestion=nearest(name, self._environ),
+                    suggestion=nearest(name, environ),
                 )
             )
         return ""
@@ -225,7 +237,7 @@ def _declared_secrets(node: yaml.Node, seen: set[int]) -> set[str]:
     return found
 
 
-def _syntax_error(text: str, name: str, ex: yaml.MarkedYAMLError) -> Exception:
+def _syntax_error(text: str, name: str, ex: yaml.MarkedYAMLError, *, variables: bool) -> Exception:
     mark = ex.problem_mark or ex.context_mark
     what = (ex.problem or ex.context or "not valid YAML").rstrip(".").removeprefix("but ")
     if mark is None:
@@ -233,7 +245,7 @@ def _syntax_error(text: str, name: str, ex: yaml.MarkedYAMLError) -> Exception:
     lines = text.splitlines()
     excerpt = caret(lines[mark.line], mark.column) if mark.line < len(lines) else None
     message = f"bad YAML at column {mark.column + 1}: {what}"
-    if excerpt is not None and "${" in lines[mark.line]:
+    if excerpt is not None and variables and "${" in lines[mark.line]:
         message += " (put ${VAR} in quotes inside [ ] and { })"
     return config_error(name, [Problem(message, name, mark.line + 1, excerpt=excerpt)])
 

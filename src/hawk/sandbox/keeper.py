@@ -1,0 +1,341 @@
+"""The keeper: the process that makes sandboxes and runs commands in them, for one worker.
+
+Keeper side: standard library only, one thread, everything imported before `settle` takes the host's file system
+out of reach. It answers requests over a socket (`wire.py`); the end of the socket is its end, and its end is the
+end of every sandbox: bwrap dies with it, and all processes of a sandbox die with its pid 1.
+
+Requests: `create`, `destroy`, `exec`, `kill`, `usage`, `list`, and the chores. Each is answered by one message with its
+`id`. A sandbox that ends without being asked to is told of by an event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from hawk.sandbox import boot, init, killing, seccomp, syscalls
+from hawk.sandbox.chores import CHORES, run_chore
+from hawk.sandbox.enter import become, join
+from hawk.sandbox.living import Running, Sandbox
+from hawk.sandbox.presence import Presence
+from hawk.sandbox.spawn import Spawning, spawn
+from hawk.sandbox.talk import Conversation, Request
+from hawk.sandbox.wire import Unpacker, pack
+
+
+class Keeper:
+    """Serves one worker until its socket ends."""
+
+    def __init__(self, sock: socket.socket, place: boot.Place, presence: Presence) -> None:
+        self._place = place
+        self._scratch = presence.name
+        self._poll = select.epoll()
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._children: dict[int, Callable[[int], None]] = {}
+        self._own_pid_ns = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        self._init = init.memfd()
+        os.set_inheritable(self._init, False)  # for bwrap alone
+        self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        seccomp.program()  # compiled once, for all children
+        self._watch(self._wakeup, self._reap)
+        self._talk(sock, master=True)
+        self._door = presence.door
+        self._watch(self._door.fileno(), self._let_in)
+
+    def serve(self) -> None:
+        while True:
+            for fd, _ in self._poll.poll(self._until_deadline()):
+                handler = self._handlers.get(fd)
+                if handler is not None:
+                    handler()
+            self._enforce_deadlines()
+
+    # --- messages
+
+    def _talk(self, sock: socket.socket, *, master: bool) -> None:
+        conversation = Conversation(sock)
+        self._watch(sock.fileno(), lambda: self._receive(conversation, master))
+
+    def _let_in(self) -> None:
+        """Somebody who may read the store's directory wants to look into a sandbox."""
+        with contextlib.suppress(OSError):
+            self._talk(self._door.accept()[0], master=False)
+
+    def _receive(self, peer: Conversation, master: bool) -> None:
+        for message, fds in peer.receive():
+            self._answer(message, fds, peer)
+        if peer.ended:
+            if master:
+                os._exit(0)  # the worker has gone: everything of ours goes with us
+            self._unwatch(peer.sock.fileno())
+            peer.sock.close()
+
+    def _answer(self, message: dict[str, Any], fds: list[int], peer: Conversation) -> None:
+        request = Request(message, fds, peer)
+        operation = getattr(self, f"_do_{message['op']}", None)
+        try:
+            if operation is not None:
+                operation(request)
+            elif message["op"] in CHORES:
+                self._do_chore(request)
+            else:
+                raise OSError(errno.ENOSYS, "no such request", message["op"])
+        except OSError as ex:
+            request.fail(ex.errno or errno.EIO, str(ex.filename or ""), ex.strerror or str(ex))
+        except KeyError as ex:
+            request.fail(errno.ENOENT, "sandbox", f"no such sandbox: {ex}")
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    # --- sandboxes
+
+    def _do_create(self, request: Request) -> None:
+        label = request["label"]
+        if label in self._sandboxes:
+            raise OSError(errno.EEXIST, "there is one of that name", label)
+        request["storage"].setdefault("directory", f"{self._scratch}/{label}")
+        share = request.message.get("share")
+        network = self._sandboxes[share].pidfd if share else None
+        cgroup, limits = None, request["limits"]
+        if self._place.cgroups is not None:
+            cgroup = self._place.cgroups.create(
+                label, memory=limits["memory"], processes=limits["processes"], cpus=limits.get("cpus")
+            )
+        spawning = spawn(request.message, self._place.single_id, cgroup, self._init, network)
+        self._children[spawning.monitor] = lambda _: self._ended(spawning, request)
+        self._watch(spawning.ready, lambda: self._ready(spawning, request))
+
+    def _ready(self, spawning: Spawning, request: Request) -> None:
+        self._unwatch(spawning.ready)
+        try:
+            sandbox = spawning.finish(request.message)
+        except EOFError:
+            return  # bwrap is ending: `_ended` will say why
+        self._sandboxes[sandbox.label] = sandbox
+        self._children[spawning.monitor] = lambda _: None
+        self._watch(sandbox.pidfd, lambda: self._died(sandbox, request.peer))
+        request.answer(ok=True, limits=sandbox.kept_by())
+
+    def _ended(self, spawning: Spawning, request: Request) -> None:
+        """bwrap ended before the sandbox was there."""
+        self._unwatch(spawning.ready)
+        request.fail(errno.EIO, "create", spawning.why() or "bwrap ended at once")
+        spawning.close()
+
+    def _died(self, sandbox: Sandbox, owner: Conversation) -> None:
+        """Pid 1 has ended: by our doing, or the sandbox is lost."""
+        self._unwatch(sandbox.pidfd)
+        self._sandboxes.pop(sandbox.label, None)
+        left = sandbox.close()
+        if sandbox.destroyed_by is not None:
+            sandbox.destroyed_by.answer(ok=True, left=left)
+        else:
+            reason = sandbox.reason or "its first process was killed"
+            owner.say({"event": "dead", "label": sandbox.label, "reason": reason})
+
+    def _do_destroy(self, request: Request) -> None:
+        sandbox = self._sandboxes[request["label"]]
+        sandbox.destroyed_by = request
+        sandbox.kill()
+
+    def _do_usage(self, request: Request) -> None:
+        request.answer(ok=True, **self._sandboxes[request["label"]].usage())
+
+    def _do_list(self, request: Request) -> None:
+        rows = [
+            {"label": s.label, "age": time.monotonic() - s.born, **s.usage()}
+            for s in self._sandboxes.values()
+        ]
+        request.answer(ok=True, sandboxes=rows)
+
+    # --- commands
+
+    def _do_exec(self, request: Request) -> None:
+        sandbox = self._sandboxes[request["label"]]
+        report, told = os.pipe()
+        job = {
+            **request.message,
+            "uid": sandbox.uid,
+            "single": self._place.single_id,
+            "rlimits": sandbox.rlimits,
+        }
+        pid = self._fork_into(sandbox)
+        if pid == 0:
+            os.close(report)
+            become(
+                job,
+                (request.fds[0], request.fds[1], request.fds[2]),
+                told,
+                join(sandbox.pidfd, sandbox.join_files),
+            )
+        os.close(told)
+        running = Running(pid, report, request.message.get("mark", ""))
+        key = (id(request.peer), request["id"])
+        sandbox.running[key] = running
+
+        def ended(code: int) -> None:
+            sandbox.running.pop(key, None)
+            request.answer(**running.outcome(sandbox, code))
+
+        self._children[pid] = ended
+
+    def _do_kill(self, request: Request) -> None:
+        """Kill a command with everything that it started."""
+        sandbox = self._sandboxes[request["label"]]
+        running = sandbox.running.get((id(request.peer), request["target"]))
+        if running is None:
+            request.answer(ok=True)
+            return
+        session = killing.inner_pid(running.pid)
+        pid = self._fork_into(sandbox)
+        if pid == 0:
+            killing.run(sandbox.pidfd, session, running.mark)
+        self._children[pid] = lambda code: request.answer(ok=code == 0)
+
+    def _fork_into(self, sandbox: Sandbox) -> int:
+        """Fork a child of the sandbox's pid namespace; it is still outside in every other way."""
+        syscalls.set_dumpable(False)  # what runs in the sandbox may see the child before it has changed
+        try:
+            syscalls.setns(sandbox.pidfd, syscalls.CLONE_NEWPID)
+            return os.fork()
+        finally:
+            if os.getpid() == 1:  # the keeper, not the child
+                syscalls.setns(self._own_pid_ns, syscalls.CLONE_NEWPID)
+                syscalls.set_dumpable(True)
+
+    def _do_chore(self, request: Request) -> None:
+        """Work on files, which may take long: in a child."""
+        sandbox = self._sandboxes.get(request.message.get("label", ""))
+        report, told = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(report)
+            run_chore(request.message, request.fds, told, sandbox, self._place.single_id)
+        os.close(told)
+
+        def ended(code: int) -> None:
+            with os.fdopen(report, "rb") as f:
+                text = f.read()
+            broken = {"errno": errno.EIO, "stage": request["op"], "detail": f"its process ended with {code}"}
+            request.answer(**(json.loads(text) if text else broken))
+
+        self._children[pid] = ended
+
+    # --- the loop
+
+    def _watch(self, fd: int, handler: Callable[[], None]) -> None:
+        self._handlers[fd] = handler
+        self._poll.register(fd, select.EPOLLIN)
+
+    def _unwatch(self, fd: int) -> None:
+        if self._handlers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wakeup, 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            handler = self._children.pop(pid, None)
+            if handler is not None:
+                handler(os.waitstatus_to_exitcode(status))
+
+    def _until_deadline(self) -> float | None:
+        deadlines = [s.deadline for s in self._sandboxes.values() if s.deadline is not None]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def _enforce_deadlines(self) -> None:
+        now = time.monotonic()
+        for sandbox in list(self._sandboxes.values()):
+            if sandbox.deadline is not None and sandbox.deadline <= now:
+                sandbox.end("wall_time")
+
+
+def main(fd: int) -> None:
+    """Become a keeper for the worker at the other end of `fd`.
+
+    Three processes: the first stays what it was and cleans up behind the others; the second gives up the host;
+    the third is pid 1 of a pid namespace, so that the kernel itself kills whatever is left when it ends.
+    """
+    sock = socket.socket(fileno=fd)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    unpacker = Unpacker()
+    while not (hello := unpacker.messages()):
+        if not unpacker.receive(sock):
+            return
+    message = hello[0][0]
+    presence = Presence(message["store"], message["name"])
+    presence.announce(message["about"])
+    place = boot.reserve(message["name"])
+    go, tell = os.pipe()
+    second = os.fork()
+    if second == 0:
+        os.close(tell)
+        os.read(go, 1)
+        _settle(sock, message, place, presence)
+    sock.close()
+    if place.cgroups is not None:
+        with contextlib.suppress(OSError):
+            place.cgroups.adopt_keeper(second)
+    os.write(tell, b"1")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the others
+    os.waitpid(second, 0)
+    if place.cgroups is not None:
+        place.cgroups.remove()
+    presence.withdraw()
+
+
+def _settle(sock: socket.socket, message: dict[str, Any], place: boot.Place, presence: Presence) -> NoReturn:
+    try:
+        boot.settle(place, message["store"], message["bwrap"])
+        syscalls.unshare(syscalls.CLONE_NEWPID)
+        third = os.fork()
+        if third == 0:
+            syscalls.die_with_parent()
+            syscalls.mount(
+                "proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+            )
+            os.chdir("/")
+            gc.disable()  # a collection in a child would copy every page that it looks at
+            gc.freeze()
+            keeper = Keeper(sock, place, presence)
+            sock.sendall(pack({"id": message["id"], "ok": True, **place.facts()}))
+            keeper.serve()
+    except OSError as ex:
+        sock.sendall(
+            pack({"id": message["id"], "errno": ex.errno, "stage": str(ex.filename), "detail": ex.strerror})
+        )
+        os._exit(1)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    syscalls.die_with_parent()
+    sock.close()
+    os.waitpid(third, 0)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

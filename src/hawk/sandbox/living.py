@@ -1,0 +1,138 @@
+"""A sandbox that lives, and the commands that run in it, as the keeper sees them. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hawk.sandbox.spawn import Spawning
+    from hawk.sandbox.talk import Request
+
+
+class Sandbox:
+    """One sandbox.
+
+    Attributes:
+        label: Its name, unique to the keeper.
+        pid: Of its first process, as the keeper sees it.
+        pidfd: Of the same; the door to its namespaces.
+        upper_fd: Directory of what was written in it.
+        deadline: Monotonic time at which it is ended; None never.
+        reason: Why it ended, if we ended it: `wall_time`.
+        destroyed_by: The request for its end.
+    """
+
+    def __init__(self, message: dict[str, Any], pid: int, pidfd: int, spawning: Spawning) -> None:
+        self.label: str = message["label"]
+        self.uid: int = message["uid"]
+        self.pid, self.pidfd = pid, pidfd
+        self.monitor = spawning.monitor
+        self.upper_fd = spawning.upper_fd
+        self.cgroup = spawning.cgroup
+        self.join_files = self.cgroup.join_files() if self.cgroup else []
+        self.storage = message["storage"]
+        limits = message["limits"]
+        self.rlimits: dict[str, int] = dict(limits["rlimits"])
+        if self.cgroup is None:
+            self.rlimits |= {"RLIMIT_DATA": limits["memory"], "RLIMIT_NPROC": limits["processes"]}
+        wall = limits.get("wall_time")
+        self.deadline = None if wall is None else time.monotonic() + wall
+        self.running: dict[tuple[int, int], Running] = {}
+        self.born = time.monotonic()
+        self.reason: str | None = None
+        self.destroyed_by: Request | None = None
+        self._ooms = 0
+        self._refused_forks = 0
+
+    def kept_by(self) -> dict[str, str]:
+        """Which mechanism keeps each limit."""
+        how = "cgroup" if self.cgroup else "rlimit, per process"
+        count = "cgroup" if self.cgroup else "rlimit, per user namespace"
+        space = "tmpfs" if self.storage["kind"] == "memory" else "watched"
+        return {"memory": how, "processes": count, "workspace": space}
+
+    def end(self, reason: str) -> None:
+        self.deadline = None
+        self.reason = reason
+        self.kill()
+
+    def kill(self) -> None:
+        """End pid 1, and with it everything."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def troubles(self, *, failed: bool) -> list[str]:
+        """Which limits were hit since the last call: `oom_killed`, `too_many_processes`, `disk_full`."""
+        found = []
+        if self.cgroup is not None and failed:
+            ooms, forks = self.cgroup.events()
+            if ooms > self._ooms:
+                found.append("oom_killed")
+            if forks > self._refused_forks:
+                found.append("too_many_processes")
+            self._ooms, self._refused_forks = ooms, forks
+        if failed and self.storage["kind"] == "memory":
+            space = os.fstatvfs(self.upper_fd)
+            if space.f_bavail * space.f_frsize < 65536 or space.f_favail == 0:
+                found.append("disk_full")
+        return found
+
+    def usage(self) -> dict[str, Any]:
+        space = os.fstatvfs(self.upper_fd)
+        result: dict[str, Any] = {
+            "workspace": (space.f_blocks - space.f_bfree) * space.f_frsize
+            if self.storage["kind"] == "memory"
+            else None,
+            "commands": len(self.running),
+        }
+        if self.cgroup is not None:
+            usage = self.cgroup.usage()
+            result |= {
+                "memory": usage.memory,
+                "memory_peak": usage.memory_peak,
+                "processes": usage.processes,
+                "cpu_seconds": usage.cpu_seconds,
+                "oom_kills": usage.oom_kills,
+            }
+        return result
+
+    def close(self) -> str:
+        """Let go of what is left; what could not be removed, in words."""
+        os.close(self.pidfd)
+        if self.upper_fd >= 0:
+            os.close(self.upper_fd)
+        if self.cgroup is not None:
+            try:
+                self.cgroup.remove()
+            except OSError as ex:
+                return str(ex)
+        return ""
+
+
+class Running:
+    """A command that runs.
+
+    Attributes:
+        mark: Value of the environment variable that everything it starts inherits.
+    """
+
+    def __init__(self, pid: int, report: int, mark: str) -> None:
+        self.pid, self.report, self.mark = pid, report, mark
+
+    def outcome(self, sandbox: Sandbox, code: int) -> dict[str, Any]:
+        """What to tell of its end; `code` as `waitstatus_to_exitcode` gives it."""
+        os.set_blocking(self.report, False)
+        refusal = b""
+        with contextlib.suppress(BlockingIOError):
+            refusal = os.read(self.report, 4096)
+        os.close(self.report)
+        result: dict[str, Any] = json.loads(refusal) if refusal else {"code": code}
+        troubles = sandbox.troubles(failed=code != 0)
+        if troubles:
+            result["troubles"] = troubles
+        return result

