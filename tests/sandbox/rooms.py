@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
-from collections.abc import Callable
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,14 @@ SOMEBODY = 54321
 
 FIRST_ID = 700_000
 """What a user namespace's ids begin at outside."""
+
+
+@pytest.fixture
+def room() -> Iterator[Path]:
+    """A directory for trees so deep that pytest's own way of removing them recurses too far."""
+    path = Path(tempfile.mkdtemp())
+    yield path
+    subprocess.run(["rm", "-rf", str(path)], check=True)
 
 
 def told(work: Callable[[], Any]) -> dict[str, Any]:

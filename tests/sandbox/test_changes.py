@@ -31,10 +31,13 @@ from tests.sandbox.rooms import (
     open_descriptors,
     own_mounts,
     picture,
+    room,
     rooted,
     told,
 )
-from tests.sandbox.test_untar import unpack_here
+from tests.sandbox.unpacked import unpack_here
+
+__all__ = ["room"]
 
 SHADOW = Path("/etc/shadow")
 
@@ -91,14 +94,14 @@ class Mounted:
 
 
 def mounted(
-    room: Path, prepare: Callable[[Path], object], change: Callable[[Path], object], **options: Any
+    place: Path, prepare: Callable[[Path], object], change: Callable[[Path], object], **options: Any
 ) -> Mounted:
     """Mount an overlay as sandboxes have it, change it, export it and copy it, all in a child."""
-    lower, upper, work, merged, copy = (room / x for x in ("lower", "upper", "work", "merged", "copy"))
+    lower, upper, work, merged, copy = (place / x for x in ("lower", "upper", "work", "merged", "copy"))
     for path in (lower, upper, work, merged):
         path.mkdir()
     prepare(lower)
-    archive = room / "changes.tar"
+    archive = place / "changes.tar"
 
     def child() -> dict[str, Any]:
         own_mounts()
@@ -297,7 +300,8 @@ def test_owners_are_mapped(upper: Path) -> None:
     assert {(info.uid, info.gid) for info in members.values()} == {(os.geteuid() + 5, 2**31)}
 
 
-def test_a_deep_tree_is_exported_with_few_descriptors(upper: Path) -> None:
+def test_a_deep_tree_is_exported_with_few_descriptors(room: Path) -> None:
+    upper = room
     unpack_here(upper, tar(member("/".join(["d"] * 3000) + "/f", "deep"), member("d/d/beside", "x")))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_descriptors() + 50, limits[1]))
@@ -307,10 +311,10 @@ def test_a_deep_tree_is_exported_with_few_descriptors(upper: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert changes.files == 2
     assert len(members) == 3002
-    subprocess.run(["rm", "-rf", str(upper)], check=True)
 
 
-def test_a_path_beyond_all_reason_is_left_out(upper: Path) -> None:
+def test_a_path_beyond_all_reason_is_left_out(room: Path) -> None:
+    upper = room
     fd = os.open(upper, OPEN_DIRECTORY)
     for _ in range(140):
         os.mkdir("n" * 250, dir_fd=fd)
@@ -322,7 +326,6 @@ def test_a_path_beyond_all_reason_is_left_out(upper: Path) -> None:
     assert len(members) == 130
     assert len(changes.skipped) == 1
     assert changes.skipped[0].endswith("its path is too long")
-    subprocess.run(["rm", "-rf", str(upper)], check=True)
 
 
 @needs_root

@@ -26,6 +26,10 @@ from hawk.config.settings import Settings
 from hawk.core.states import StopAction
 from hawk.engine.protocol import Liveness
 from hawk.errors import HawkError
+from hawk.sandbox.layerdirs import LayerDirs
+from hawk.sandbox.layertidy import remove_leftovers
+from hawk.sandbox.names import store_path
+from hawk.sandbox.sweep import sweep as sweep_sandboxes
 from hawk.store import stoprequests
 from hawk.store.locks import holder
 from hawk.store.rundir import RunDir
@@ -46,6 +50,7 @@ class LocalEngine:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._store = store_path(settings)
         self._lock = threading.Lock()
         self._spare: subprocess.Popen[bytes] | None = None
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -130,6 +135,11 @@ class LocalEngine:
             psutil.wait_procs(doomed, timeout=5)
         self._reap(job_id)
         self._launched.pop(job_id, None)
+        sweep_sandboxes(self._store)
+
+    def sweep(self) -> None:
+        sweep_sandboxes(self._store)
+        remove_leftovers(LayerDirs(self._store))
 
     def report(self, job_id: str) -> dict[str, Any]:
         run_dir = self._run_dir(job_id)

@@ -47,6 +47,9 @@ class Engine(Protocol):
     def kill(self, job_id: str) -> None:
         """End every process of a job now and wait until none is left."""
 
+    def sweep(self) -> None:
+        """Remove what killed processes left outside of their run directories. Cheap when there is nothing."""
+
     def report(self, job_id: str) -> dict[str, Any]:
         """Processes (or pods) of a job with CPU seconds, memory bytes and state, for `hawk status`."""
 

@@ -13,13 +13,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from hawk.runner.wire import Forked, ForkRequest, receive, send
+from hawk.sandbox.sweep import sweep as sweep_sandboxes
 from hawk.store.locks import holder
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -148,16 +149,21 @@ def describe_status(status: int) -> str:
         return f"killed by signal {-code}"
 
 
-def sweep(job_id: str, worker: int | None = None) -> int:
+def sweep(job_id: str, worker: int | None = None, *, spare: Collection[int] = ()) -> int:
     """Kill every process that a job's workers (or one of them) left behind, and wait for the end of each.
 
-    They are known by the environment that workers hand to what they start.
+    They are known by the environment that workers hand to what they start. What ended sandboxes leave beside
+    processes goes too.
+
+    Args:
+        spare: Workers whose processes stay.
 
     Returns:
         How many there were.
     """
     left = []
     me = os.getpid()
+    spared = {str(index) for index in spare}
     for process in psutil.process_iter():
         if process.pid == me:
             continue
@@ -165,10 +171,12 @@ def sweep(job_id: str, worker: int | None = None) -> int:
             env = process.environ()
         except (psutil.Error, OSError):
             continue
-        if env.get("HAWK_JOB_ID") == job_id and (worker is None or env.get("HAWK_WORKER") == str(worker)):
+        its = env.get("HAWK_WORKER")
+        if env.get("HAWK_JOB_ID") == job_id and its not in spared and (worker is None or its == str(worker)):
             left.append(process)
     for process in left:
         with contextlib.suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(left, timeout=5)
+    sweep_sandboxes()
     return len(left)

@@ -147,7 +147,7 @@ class Supervisor:
         """Enumerate the eval set, unless this generation's plan is there: then an earlier supervisor did."""
         plan = self.run_dir.read_plan()
         if plan is not None and plan.generation == self.spec.generation:
-            self._planned(plan)
+            self._planned(plan, earlier=True)
             return
         if plan is not None:
             self.book.use_plan(
@@ -185,14 +185,20 @@ class Supervisor:
             return
         self._planned(plan)
 
-    def _planned(self, plan: Plan) -> None:
-        """Deal what is unfinished out to workers; adopt those of an earlier supervisor that still live."""
+    def _planned(self, plan: Plan, *, earlier: bool = False) -> None:
+        """Deal what is unfinished out to workers; adopt those of an earlier supervisor that still live.
+
+        Args:
+            earlier: There was one: it made this plan.
+        """
         self.machine.limits = plan.limits
         self.book.use_plan(plan)
         adopted = self.launcher.adopt()
         for worker in adopted:
             self.workers[worker.index] = worker
             self.book.note("worker", str(worker.index), "adopted", f"pid {worker.pid}")
+        if earlier:  # what workers left that died while nobody watched
+            sweep(self.spec.job_id, spare=self.workers)
         self.book.observe(adopted, self.machine, force=True)
         held = {identifier for worker in adopted for identifier in worker.identifiers}
         todo = [task for task in self.book.unfinished() if task.identifier not in held]

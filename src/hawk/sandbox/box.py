@@ -194,20 +194,17 @@ class Box:
 
     def _done(self, reply: dict[str, Any], outputs: tuple[Output, Output], collected: list[bytes]) -> Done:
         troubles = list(reply.get("troubles", ()))
+        if "lost" in reply:
+            self.lost = reply["lost"]
+            self._check()
         if "errno" in reply:
             self._note(troubles)
-            self._check()
             raise KeeperRefusedError(reply["errno"], reply["stage"], reply.get("detail", ""))
         code = reply["code"]
-        if code == -signal.SIGXFSZ:
-            troubles.append("file_size")
-        elif code == -signal.SIGXCPU:
-            troubles.append("cpu_time")
-        self._note(troubles)
         if code < 0:
-            if code == -signal.SIGKILL and self.lost:
-                self._check()
             code = 128 - code
+        troubles += _signs(code, collected[1], troubles)
+        self._note(troubles)
         return Done(
             code, collected[0], collected[1], tuple(troubles), outputs[0].truncated or outputs[1].truncated
         )
@@ -239,3 +236,12 @@ class Box:
         for output in self._outputs:
             output.close()
         self._outputs.clear()
+
+
+def _signs(code: int, stderr: bytes, known: list[str]) -> list[str]:
+    """Limits that show in how a command ended, also when a shell reports it for its child."""
+    signs = {128 + signal.SIGXFSZ: "file_size", 128 + signal.SIGXCPU: "cpu_time"}
+    found = [signs[code]] if code in signs else []
+    if code != 0 and b"No space left on device" in stderr and "disk_full" not in known:
+        found.append("disk_full")  # space that was freed again since
+    return found

@@ -1,4 +1,4 @@
-"""Work on files that a child of the keeper does: export, unpack, copy, remove. Standard library only.
+"""Work on files that a child of the keeper does: export, unpack, copy, measure, remove. Standard library only.
 
 The child is "root" of the keeper's namespaces: it may touch what sandboxes own, and nothing of the host's.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hawk.sandbox.changes import write_changes
+from hawk.sandbox.descent import remove_tree, usage
 from hawk.sandbox.mounts import STORE
 from hawk.sandbox.untar import copy_tree, extract
 
 if TYPE_CHECKING:
     from hawk.sandbox.living import Sandbox
 
-CHORES = ("export", "unpack", "copy", "remove")
+CHORES = ("export", "unpack", "copy", "measure", "remove")
 
 
 def run_chore(
@@ -61,17 +61,13 @@ def _chore(
                 extract(fds[0], all_ids=not single_id) if message["op"] == "unpack" else copy_tree(fds[0])
             )
             return {"files": unpacked.files, "bytes": unpacked.bytes, "skipped": unpacked.skipped}
+        case "measure":
+            if sandbox is None:
+                raise FileNotFoundError(2, "no such sandbox", message["label"])
+            return {"bytes": usage(sandbox.upper_fd)}
         case "remove":
-            shutil.rmtree(f"{STORE}/{message['directory']}", ignore_errors=False, onerror=_make_removable)
+            parent, _, name = f"{STORE}/{message['directory']}".rpartition("/")
+            fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+            remove_tree(name, dir_fd=fd)
             return {}
     raise OSError(38, "no such chore", message["op"])
-
-
-def _make_removable(function: Any, path: str, _: Any) -> None:
-    with contextlib.suppress(OSError):
-        os.chmod(os.path.dirname(path), 0o700)
-        os.chmod(path, 0o700)
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
-        os.unlink(path)

@@ -90,7 +90,7 @@ class Descent:
             fd = os.open("..", OPEN_DIRECTORY, dir_fd=child)
         except OSError:
             return -1
-        if True:
+        if _identity(os.fstat(fd)) == self._identities[-1]:
             return fd
         os.close(fd)
         return -1
@@ -104,6 +104,37 @@ class Descent:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
+
+
+def usage(fd: int) -> int:
+    """Bytes on disk of all that is below an open directory; what goes away meanwhile is not counted."""
+    total = 0
+    with Descent(fd) as way:
+        pending = [_sizes(way.fd)]
+        while pending:
+            size, directories = pending[-1]
+            if directories:
+                with contextlib.suppress(OSError):
+                    way.down(directories.pop())
+                    pending.append(_sizes(way.fd))
+                continue
+            total += size
+            pending.pop()
+            if pending:
+                way.up()
+    return total
+
+
+def _sizes(fd: int) -> tuple[int, list[str]]:
+    """Bytes of the files in a directory, and the names of its directories."""
+    total, directories = 0, []
+    for name in entries(fd):
+        with contextlib.suppress(OSError):
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            total += status.st_blocks * 512
+            if stat.S_ISDIR(status.st_mode):
+                directories.append(name)
+    return total, directories
 
 
 def entries(fd: int) -> list[str]:

@@ -71,20 +71,21 @@ def become(
     except RefusedError as ex:
         _tell(report, ex.number, ex.stage, ex.detail)
     except OSError as ex:
-        _tell(report, ex.errno or errno.EIO, "enter", str(ex.filename or ""))
+        _tell(report, ex.errno or errno.EIO, "enter", f"{ex.filename}: {ex.strerror}")
     except BaseException as ex:
         _tell(report, errno.EIO, "enter", repr(ex))
     os._exit(code)
 
 
-def join(pidfd: int, join_files: list[str]) -> Callable[[], None]:
+def join(pidfd: int, join_files: list[str], *, own_network: bool) -> Callable[[], None]:
     """What leads a child of the sandbox's pid namespace into the rest of it."""
 
     def enter() -> None:
         for path in join_files:
             with open(path, "wb", 0) as f:
                 f.write(b"0")
-        syscalls.setns(pidfd, _EVERYTHING)
+        # The machine's network can't be entered: we are in it.
+        syscalls.setns(pidfd, _EVERYTHING if own_network else _EVERYTHING & ~syscalls.CLONE_NEWNET)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", 0) as f:
             f.write(b"500")  # when the machine runs out of memory: rather this than the runner
 
@@ -175,7 +176,8 @@ def _restrict(job: dict[str, Any], who: Identity) -> None:
     uid, gid, groups = who.uid, who.gid, who.groups
     for name, value in job["rlimits"].items():
         number = getattr(resource, name)
-        resource.setrlimit(number, (value, value))
+        # Processor time: a signal that tells why at the limit, the end a little later.
+        resource.setrlimit(number, (value, value + 5 if name == "RLIMIT_CPU" else value))
     keep = ROOT_CAPABILITIES if uid == 0 else 0
     if uid == 0:  # nobody else gains anything by exec, for want of new privileges
         syscalls.drop_bounding(keep)

@@ -107,8 +107,9 @@ def create_message(options: Common, lower: Lower, label: str, network: str) -> d
     """The keeper's `create` request for a configuration."""
     limits = options.limits
     storage: dict[str, object] = {"kind": options.storage, "bytes": limits.workspace, "inodes": limits.inodes}
-    file_size = min(limits.file_size or limits.workspace, limits.workspace)
-    rlimits = {"RLIMIT_FSIZE": file_size, "RLIMIT_NOFILE": limits.open_files, "RLIMIT_CORE": 0}
+    rlimits = {"RLIMIT_NOFILE": limits.open_files, "RLIMIT_CORE": 0}
+    if limits.file_size is not None or options.storage == "disk":
+        rlimits["RLIMIT_FSIZE"] = min(limits.file_size or limits.workspace, limits.workspace)
     if limits.cpu_time is not None:
         rlimits["RLIMIT_CPU"] = max(1, round(limits.cpu_time))
     return {
@@ -120,6 +121,7 @@ def create_message(options: Common, lower: Lower, label: str, network: str) -> d
         "network": network,
         "hostname": options.hostname or "sandbox",
         "workspace": options.workspace,
+        "environment": dict(options.environment),
         "uid": uid_of(options.user),
         "shm": min(_SHM, limits.memory),
         "limits": {

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import os
 import stat
 import tarfile
 import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from hawk.errors import NotFoundError
 from hawk.sandbox.base import UID, USER
@@ -20,6 +24,8 @@ from hawk.sandbox.errors import KeeperRefusedError, SandboxError
 from hawk.sandbox.layers import Layer, LayerStore
 
 _NAMES = "images.json"
+
+_log = logging.getLogger(__name__)
 
 
 async def rootfs_layer(keeper: Keeper, store: LayerStore, options: Common) -> Layer:
@@ -48,41 +54,70 @@ async def import_rootfs(keeper: Keeper, store: LayerStore, path: Path, *, descri
     Raises:
         SandboxError: It can't be read or unpacked.
     """
-    mode = "one" if keeper.facts["single_id"] else "many"
+
+    async def send(message: dict[str, Any]) -> None:
+        if await asyncio.to_thread(path.is_dir):
+            await _send_directory(keeper, message, path)
+            return
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            await keeper.ask(message, [fd])
+        finally:
+            os.close(fd)
+
     try:
-        key = await asyncio.to_thread(_key, path, mode)
+        key = await asyncio.to_thread(rootfs_key, path, id_mode(keeper))
         return await store.get_or_build(
-            key, description or f"rootfs: {path}", lambda directory: _unpack(keeper, directory, path)
+            key,
+            description or f"rootfs: {path}",
+            lambda directory: _unpack(keeper, directory, f"The root file system {path}", send),
         )
     except OSError as ex:
         raise SandboxError(f"The root file system {path} can't be read: {ex.strerror or ex}") from ex
 
 
-async def _unpack(keeper: Keeper, directory: Path, path: Path) -> None:
+async def import_stream(
+    keeper: Keeper, store: LayerStore, key: str, called: str, stream: Callable[[], AbstractContextManager[int]]
+) -> Layer:
+    """Unpack a tar that is made as it is read into a layer, unless there is one of that key.
+
+    Args:
+        called: What it is, for people.
+        stream: Opens it: a descriptor.
+
+    Raises:
+        SandboxError: It can't be unpacked.
+    """
+
+    async def send(message: dict[str, Any]) -> None:
+        with stream() as fd:
+            await keeper.ask(message, [fd])
+
+    return await store.get_or_build(
+        key, f"rootfs: {called}", lambda directory: _unpack(keeper, directory, called, send)
+    )
+
+
+async def _unpack(
+    keeper: Keeper, directory: Path, called: str, send: Callable[[dict[str, Any]], Awaitable[None]]
+) -> None:
+    _log.info("%s: unpacking", called)
     if not keeper.facts["single_id"]:
         os.chown(directory, FIRST_ID, FIRST_ID)
-    message: dict[str, object] = {"op": "unpack", "directory": f"building/{directory.name}/root"}
     try:
-        if await asyncio.to_thread(path.is_dir):
-            await _unpack_directory(keeper, message, path)
-        else:
-            fd = os.open(path, os.O_RDONLY)
-            try:
-                await keeper.ask(message, [fd])
-            finally:
-                os.close(fd)
+        await send({"op": "unpack", "directory": f"building/{directory.name}/root"})
     except KeeperRefusedError as ex:
-        raise SandboxError(f"The root file system {path} could not be unpacked: {ex.detail}") from ex
+        raise SandboxError(f"{called} could not be unpacked: {ex.detail}") from ex
     root = directory / "root"
     if not any((root / name).exists() or (root / name).is_symlink() for name in ("bin", "usr")):
         raise SandboxError(
-            f"{path} holds no root file system: it has neither /bin nor /usr.",
+            f"{called} holds no root file system: it has neither /bin nor /usr.",
             remedy="Give an unpacked image, a tar of one (docker export), or an image archive (docker save).",
         )
     _add_user(root)
 
 
-async def _unpack_directory(keeper: Keeper, message: dict[str, object], path: Path) -> None:
+async def _send_directory(keeper: Keeper, message: dict[str, object], path: Path) -> None:
     """Send a directory as a tar: the keeper could not read what only its owner may."""
     read, write = os.pipe()
     problem: list[BaseException] = []
@@ -153,7 +188,12 @@ def set_name(store: LayerStore, name: str, key: str | None) -> None:
     temporary.replace(path)
 
 
-def _key(path: Path, mode: str) -> str:
+def id_mode(keeper: Keeper) -> str:
+    """How ids are mapped: the owners of a layer's files, and so a part of its key."""
+    return "one" if keeper.facts["single_id"] else "many"
+
+
+def rootfs_key(path: Path, mode: str) -> str:
     """By what the source is: for a file its place, size and time; for a directory those of all that is in it."""
     digest = hashlib.sha256(f"rootfs 1 {mode} {path.resolve()}".encode())
     info = path.stat()

@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 
 from hawk.sandbox import boot, init, killing, seccomp, syscalls
 from hawk.sandbox.chores import CHORES, run_chore
-from hawk.sandbox.enter import become, join
-from hawk.sandbox.living import Running, Sandbox
+from hawk.sandbox.enter import become
+from hawk.sandbox.living import LOST, Running, Sandbox
 from hawk.sandbox.presence import Presence
 from hawk.sandbox.spawn import Spawning, spawn
 from hawk.sandbox.talk import Conversation, Request
@@ -143,11 +143,19 @@ class Keeper:
         self._unwatch(sandbox.pidfd)
         self._sandboxes.pop(sandbox.label, None)
         left = sandbox.close()
-        if sandbox.destroyed_by is not None:
-            sandbox.destroyed_by.answer(ok=True, left=left)
-        else:
-            reason = sandbox.reason or "its first process was killed"
+
+        def tell(result: dict[str, Any]) -> None:
+            if sandbox.destroyed_by is not None:
+                sandbox.destroyed_by.answer(ok=True, left=left or result.get("detail", ""))
+
+        if sandbox.destroyed_by is None:
+            reason = sandbox.reason or LOST
             owner.say({"event": "dead", "label": sandbox.label, "reason": reason})
+        if sandbox.storage["kind"] == "disk":
+            directory = f"scratch/{sandbox.storage['directory']}"
+            self._work({"op": "remove", "directory": directory}, [], None, tell)
+        else:
+            tell({})
 
     def _do_destroy(self, request: Request) -> None:
         sandbox = self._sandboxes[request["label"]]
@@ -159,7 +167,13 @@ class Keeper:
 
     def _do_list(self, request: Request) -> None:
         rows = [
-            {"label": s.label, "age": time.monotonic() - s.born, **s.usage()}
+            {
+                "label": s.label,
+                "age": time.monotonic() - s.born,
+                "workspace_directory": s.workspace,
+                "environment": s.environment,
+                **s.usage(),
+            }
             for s in self._sandboxes.values()
         ]
         request.answer(ok=True, sandboxes=rows)
@@ -175,14 +189,20 @@ class Keeper:
             "single": self._place.single_id,
             "rlimits": sandbox.rlimits,
         }
-        pid = self._fork_into(sandbox)
+        try:
+            pid = self._fork_into(sandbox)
+        except ProcessLookupError:
+            for fd in (report, told):
+                os.close(fd)
+            request.answer(lost=sandbox.reason or LOST)
+            return
         if pid == 0:
             os.close(report)
             become(
                 job,
                 (request.fds[0], request.fds[1], request.fds[2]),
                 told,
-                join(sandbox.pidfd, sandbox.join_files),
+                sandbox.enter,
             )
         os.close(told)
         running = Running(pid, report, request.message.get("mark", ""))
@@ -205,7 +225,7 @@ class Keeper:
         session = killing.inner_pid(running.pid)
         pid = self._fork_into(sandbox)
         if pid == 0:
-            killing.run(sandbox.pidfd, session, running.mark)
+            killing.run(sandbox.enter, session, running.mark)
         self._children[pid] = lambda code: request.answer(ok=code == 0)
 
     def _fork_into(self, sandbox: Sandbox) -> int:
@@ -220,20 +240,29 @@ class Keeper:
                 syscalls.set_dumpable(True)
 
     def _do_chore(self, request: Request) -> None:
-        """Work on files, which may take long: in a child."""
         sandbox = self._sandboxes.get(request.message.get("label", ""))
+        self._work(request.message, request.fds, sandbox, lambda result: request.answer(**result))
+
+    def _work(
+        self,
+        chore: dict[str, Any],
+        fds: list[int],
+        sandbox: Sandbox | None,
+        tell: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """Work on files, which may take long: in a child."""
         report, told = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(report)
-            run_chore(request.message, request.fds, told, sandbox, self._place.single_id)
+            run_chore(chore, fds, told, sandbox, self._place.single_id)
         os.close(told)
 
         def ended(code: int) -> None:
             with os.fdopen(report, "rb") as f:
                 text = f.read()
-            broken = {"errno": errno.EIO, "stage": request["op"], "detail": f"its process ended with {code}"}
-            request.answer(**(json.loads(text) if text else broken))
+            broken = {"errno": errno.EIO, "stage": chore["op"], "detail": f"its process ended with {code}"}
+            tell(json.loads(text) if text else broken)
 
         self._children[pid] = ended
 
@@ -262,7 +291,9 @@ class Keeper:
                 handler(os.waitstatus_to_exitcode(status))
 
     def _until_deadline(self) -> float | None:
-        deadlines = [s.deadline for s in self._sandboxes.values() if s.deadline is not None]
+        deadlines = [
+            at for s in self._sandboxes.values() for at in (s.deadline, s.next_look) if at is not None
+        ]
         return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
     def _enforce_deadlines(self) -> None:
@@ -270,6 +301,9 @@ class Keeper:
         for sandbox in list(self._sandboxes.values()):
             if sandbox.deadline is not None and sandbox.deadline <= now:
                 sandbox.end("wall_time")
+            elif sandbox.next_look is not None and sandbox.next_look <= now:
+                sandbox.next_look = None
+                self._work({"op": "measure"}, [], sandbox, sandbox.measured)
 
 
 def main(fd: int) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from typing import NoReturn
-
-from hawk.sandbox.enter import join
 
 MARK = "SANDBOX_COMMAND"
 
@@ -27,11 +26,11 @@ def inner_pid(pid: int) -> int:
         return 0
 
 
-def run(pidfd: int, session: int, mark: str) -> NoReturn:
+def run(enter: Callable[[], None], session: int, mark: str) -> NoReturn:
     """In a child of the sandbox's pid namespace: kill until nothing is left. Exit code 1: something still is."""
     code = 1
     try:
-        join(pidfd, [])()
+        enter()
         code = 0 if _kill_all(session, f"{MARK}={mark}".encode()) else 1
     finally:
         os._exit(code)

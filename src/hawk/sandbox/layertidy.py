@@ -91,12 +91,19 @@ def prune(dirs: LayerDirs, older_than_seconds: float, *, dry_run: bool) -> list[
         with _noting_failure(f"Layer {info.key}"):
             if _remove_unused(dirs, info.key, still_unused):
                 removed.append(info)
+    remove_leftovers(dirs)
+    return removed
+
+
+def remove_leftovers(dirs: LayerDirs) -> None:
+    """Remove what processes left that were killed while they built or removed a layer."""
+    if not (dirs.directory / LOCKS).is_dir():
+        return
     for part in (BUILDING, DAMAGED):
         for key in {path.name.rpartition(".")[0] for path in dirs.all(part)}:
             with _noting_failure(f"What is left of layer {key} in {dirs.directory / part}"):
                 _remove_leftovers(dirs, part, key)
     _remove_locks(dirs)
-    return removed
 
 
 def _remove_unused(dirs: LayerDirs, key: str, wanted: Callable[[], bool]) -> bool:
@@ -127,10 +134,14 @@ def _remove_locks(dirs: LayerDirs) -> None:
     """Remove the lock files of keys that are not there any more."""
     for path in (dirs.directory / LOCKS).iterdir():
         key, _, kind = path.name.rpartition(".")
-        if not (dirs.directory / LAYERS / key).exists():
+        if not _is_layer(dirs, key):
             with _locked(dirs, key, kind) as alone:
-                if alone and not (dirs.directory / LAYERS / key).exists():
+                if alone and not _is_layer(dirs, key):
                     path.unlink()
+
+
+def _is_layer(dirs: LayerDirs, key: str) -> bool:
+    return key != "" and (dirs.directory / LAYERS / key).exists()
 
 
 @contextlib.contextmanager

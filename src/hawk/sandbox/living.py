@@ -5,13 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from hawk.sandbox.enter import join
+
 if TYPE_CHECKING:
     from hawk.sandbox.spawn import Spawning
     from hawk.sandbox.talk import Request
+
+
+LOST = "its first process was killed"
+
+LOOK = 5.0
+"""Seconds between two looks at how much a sandbox has on disk: there is no hard limit to set."""
 
 
 class Sandbox:
@@ -19,9 +28,12 @@ class Sandbox:
 
     Attributes:
         label: Its name, unique to the keeper.
+        workspace, environment: Where and with what its worker starts commands: for others who look into it.
         pid: Of its first process, as the keeper sees it.
         pidfd: Of the same; the door to its namespaces.
         upper_fd: Directory of what was written in it.
+        next_look: Monotonic time of the next look at its disk usage; None while one is under way, or for memory.
+        enter: Leads a child of its pid namespace into the rest of it.
         deadline: Monotonic time at which it is ended; None never.
         reason: Why it ended, if we ended it: `wall_time`.
         destroyed_by: The request for its end.
@@ -30,11 +42,14 @@ class Sandbox:
     def __init__(self, message: dict[str, Any], pid: int, pidfd: int, spawning: Spawning) -> None:
         self.label: str = message["label"]
         self.uid: int = message["uid"]
+        self.workspace: str = message["workspace"]
+        self.environment: dict[str, str] = message.get("environment", {})
         self.pid, self.pidfd = pid, pidfd
         self.monitor = spawning.monitor
         self.upper_fd = spawning.upper_fd
         self.cgroup = spawning.cgroup
-        self.join_files = self.cgroup.join_files() if self.cgroup else []
+        own_network = message["network"] == "none"
+        self.enter = join(pidfd, self.cgroup.join_files() if self.cgroup else [], own_network=own_network)
         self.storage = message["storage"]
         limits = message["limits"]
         self.rlimits: dict[str, int] = dict(limits["rlimits"])
@@ -42,6 +57,8 @@ class Sandbox:
             self.rlimits |= {"RLIMIT_DATA": limits["memory"], "RLIMIT_NPROC": limits["processes"]}
         wall = limits.get("wall_time")
         self.deadline = None if wall is None else time.monotonic() + wall
+        self.next_look = time.monotonic() + LOOK if self.storage["kind"] == "disk" else None
+        self.on_disk: int | None = None
         self.running: dict[tuple[int, int], Running] = {}
         self.born = time.monotonic()
         self.reason: str | None = None
@@ -56,10 +73,22 @@ class Sandbox:
         space = "tmpfs" if self.storage["kind"] == "memory" else "watched"
         return {"memory": how, "processes": count, "workspace": space}
 
+    @property
+    def ending(self) -> bool:
+        """Whether pid 1 has ended or is about to, and everything with it."""
+        return self.reason is not None or bool(select.select([self.pidfd], [], [], 0)[0])
+
     def end(self, reason: str) -> None:
         self.deadline = None
         self.reason = reason
         self.kill()
+
+    def measured(self, result: dict[str, Any]) -> None:
+        """Take in how much it has on disk; too much is its end."""
+        self.next_look = time.monotonic() + LOOK
+        self.on_disk = result.get("bytes")
+        if self.on_disk is not None and self.on_disk > self.storage["bytes"]:
+            self.end("disk_full")
 
     def kill(self) -> None:
         """End pid 1, and with it everything."""
@@ -84,10 +113,9 @@ class Sandbox:
 
     def usage(self) -> dict[str, Any]:
         space = os.fstatvfs(self.upper_fd)
+        in_memory = (space.f_blocks - space.f_bfree) * space.f_frsize
         result: dict[str, Any] = {
-            "workspace": (space.f_blocks - space.f_bfree) * space.f_frsize
-            if self.storage["kind"] == "memory"
-            else None,
+            "workspace": in_memory if self.storage["kind"] == "memory" else self.on_disk,
             "commands": len(self.running),
         }
         if self.cgroup is not None:
@@ -131,6 +159,8 @@ class Running:
         with contextlib.suppress(BlockingIOError):
             refusal = os.read(self.report, 4096)
         os.close(self.report)
+        if sandbox.ending:
+            return {"lost": sandbox.reason or LOST}
         result: dict[str, Any] = json.loads(refusal) if refusal else {"code": code}
         troubles = sandbox.troubles(failed=code != 0)
         if troubles:

@@ -62,7 +62,7 @@ class Limits(Frozen):
     """All that it may write: the workspace and changes anywhere else."""
 
     file_size: Size | None = None
-    """The largest file that it may write; as large as `limits.workspace` when left out."""
+    """The largest file that it may write; as large as all of `limits.workspace` when left out."""
 
     inodes: Count = 200_000
     """Files and directories that it may create."""

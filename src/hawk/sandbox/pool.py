@@ -9,28 +9,17 @@ import shutil
 import weakref
 from pathlib import Path
 
-from hawk.config.settings import load_settings
 from hawk.sandbox import syscalls
 from hawk.sandbox.client import Keeper
 from hawk.sandbox.errors import KeeperRefusedError, SandboxUnsupportedError
 from hawk.sandbox.hints import ways_out
+from hawk.sandbox.names import LABELS, NAME, store_directory
 
-LABELS = ("HAWK_JOB_ID", "HAWK_WORKER")
-"""Variables of a worker by which what it left behind is found; the keeper and bwrap carry them on."""
-
-NAME = "HAWK_KEEPER"
-"""Variable that names the keeper, in the environment of its processes."""
+__all__ = ["LABELS", "NAME", "close", "find_bwrap", "keeper", "start", "store_directory"]
 
 _keepers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Keeper]] = (
     weakref.WeakKeyDictionary()
 )
-
-
-def store_directory() -> Path:
-    """`<HAWK_HOME>/sandbox`, made when it is missing."""
-    path = load_settings().home / "sandbox"
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path
 
 
 async def keeper() -> Keeper:

@@ -6,6 +6,7 @@ Everything is made once, whoever asks and how many ask at the same time, and kno
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import os
 import weakref
@@ -15,9 +16,10 @@ from pathlib import Path
 from hawk.sandbox import pool
 from hawk.sandbox.client import Keeper
 from hawk.sandbox.config import BubblewrapConfig, Common, setup_key
-from hawk.sandbox.images import rootfs_layer
+from hawk.sandbox.images import id_mode, rootfs_layer
 from hawk.sandbox.layers import Layer, LayerStore
 from hawk.sandbox.setup import run_setup
+from hawk.sandbox.tools import tools_layer
 
 _FORMAT = "1"  # of the base layer: another one makes older layers useless
 
@@ -61,19 +63,27 @@ async def _make(options: Common) -> Lower:
     if options.rootfs is not None:
         rootfs = hold(store, await rootfs_layer(keeper, store, options)).key
     base = rootfs if rootfs is not None else host_key()
-    mode = "one" if keeper.facts["single_id"] else "many"
-    key = await asyncio.to_thread(setup_key, options, mode, base)
+    layers: tuple[str, ...] = ()
+    if options.inspect_tools:
+        tools = await tools_layer(keeper, store, rootfs, base)
+        layers = (hold(store, tools).key,) if tools is not None else ()
+    key = await asyncio.to_thread(setup_key, options, id_mode(keeper), base)
     if key is None:
-        return Lower((), rootfs)
+        return Lower(layers, rootfs)
     layer = await store.get_or_build(
         key, describe(options), lambda directory: run_setup(keeper, directory, options, rootfs)
     )
-    return Lower((hold(store, layer).key,), rootfs)
+    return Lower((*layers, hold(store, layer).key), rootfs)
 
 
 def layer_store() -> LayerStore:
-    """The store of this user."""
-    return LayerStore(pool.store_directory())
+    """The store of this user; the same object each time, which remembers what it has verified."""
+    return _store(pool.store_directory())
+
+
+@functools.cache
+def _store(directory: Path) -> LayerStore:
+    return LayerStore(directory)
 
 
 def hold(store: LayerStore, layer: Layer) -> Layer:

@@ -10,9 +10,10 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import socket
 from typing import Any
+
+from hawk.sandbox.descent import remove_tree
 
 FOLDER = "keepers"
 
@@ -30,8 +31,7 @@ class Presence:
         self.name = name
         self._folder = os.path.join(store, FOLDER)
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        self._lock = os.open(f"{self._folder}/{name}.json", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._lock = _take(f"{self._folder}/{name}.json")
         self.door = socket.socket(socket.AF_UNIX)
         # Relative: the path of a socket may have some hundred bytes, and the store may lie deep.
         before = os.open(".", os.O_RDONLY)
@@ -51,8 +51,34 @@ class Presence:
     def withdraw(self) -> None:
         """Remove all of it, and what its sandboxes kept on disk."""
         self.door.close()
-        shutil.rmtree(f"{self._store}/scratch/{self.name}", ignore_errors=True)
+        remove_scratch(self._store, self.name)
         for kind in ("sock", "json"):
             with contextlib.suppress(OSError):
                 os.unlink(f"{self._folder}/{self.name}.{kind}")
         os.close(self._lock)
+
+
+def _take(path: str) -> int:
+    """Make a file and lock it. Who looks at it just then holds its lock for a moment, and may take it for a dead one's."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(fd)):
+                return fd
+        os.close(fd)
+
+
+def remove_scratch(store: str, name: str) -> bool:
+    """Remove what a keeper's sandboxes kept on disk. False: there was nothing."""
+    try:
+        fd = os.open(f"{store}/scratch", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        there = name in os.listdir(fd)
+        with contextlib.suppress(OSError):
+            remove_tree(name, dir_fd=fd)
+        return there
+    finally:
+        os.close(fd)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
+import logging
 import os
 import posixpath
 import tarfile
@@ -17,6 +18,8 @@ from hawk.sandbox.client import Keeper
 from hawk.sandbox.config import Common, SetupFile
 from hawk.sandbox.errors import KeeperRefusedError, SandboxError
 
+_log = logging.getLogger(__name__)
+
 _SHOWN = 1500  # characters of the end of a failed step's output
 
 _APT = """export DEBIAN_FRONTEND=noninteractive
@@ -24,6 +27,8 @@ apt-get -qq update && apt-get -qq -y --no-install-recommends install "$@" && rm 
 _APK = 'apk add --no-cache "$@"'
 _PIP = 'exec python3 -m pip install --no-cache-dir --disable-pip-version-check --break-system-packages "$@"'
 _PIP_USER = _PIP.replace("install", "install --user", 1)
+
+_INSTALLERS = ("apt", "apk", "pip")
 
 _HOSTS_PACKAGES = ("/var/lib/dpkg", "/etc/apt", "/etc/dpkg")
 """What apt must know of the packages in this machine's /usr."""
@@ -79,6 +84,7 @@ async def _steps(box: Box, options: Common, *, single: bool, host: bool) -> None
     setup = options.setup
     root = None if single else "root"
     if setup.files:
+        _log.info("setup: files")
         owner = UID if options.user == "user" else 0
         entries = {options.place(place): file for place, file in setup.files.items()}
         archive = await asyncio.to_thread(_archive, entries, 0 if single else owner, options.workspace)
@@ -98,6 +104,9 @@ async def _steps(box: Box, options: Common, *, single: bool, host: bool) -> None
     if script:
         user = None if setup.user == "user" or single else "root"
         await _step(box, "the script", ["/bin/sh", "-e", "-c", script], user)
+    if not single and options.user == "user":
+        # What root made in the workspace is the user's, who is to work with it.
+        await _step(box, "chown", ["chown", "-hR", f"{UID}:{UID}", options.workspace], root)
 
 
 async def _unpack(box: Box, archive: bytes, user: str | None) -> None:
@@ -108,6 +117,7 @@ async def _unpack(box: Box, archive: bytes, user: str | None) -> None:
 
 
 async def _step(box: Box, what: str, argv: list[str], user: str | None) -> None:
+    _log.info("setup: %s", " ".join([what, *argv[4:]]) if what in _INSTALLERS else what)
     try:
         done = await box.run(argv, user=user)
     except KeeperRefusedError as ex:

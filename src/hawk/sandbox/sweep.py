@@ -2,7 +2,7 @@
 
 A keeper's end is the end of its sandboxes: the kernel kills their processes, and takes back their mounts and what they
 kept in memory. What can remain are empty cgroups, files of sandboxes with `storage: disk`, and the keeper's own
-three small files.
+three small files. The supervisor imports this: nothing heavy here.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from hawk.sandbox import cgroups, pool
-from hawk.sandbox.presence import FOLDER
+from hawk.sandbox import cgroups
+from hawk.sandbox.names import NAME, store_path
+from hawk.sandbox.presence import FOLDER, remove_scratch
+
+_SILENT = 60.0
+"""Seconds after which a keeper that has not said whose it is was killed at its start; till then it may be starting."""
 
 
 @dataclass(frozen=True)
@@ -39,32 +43,16 @@ class KeeperInfo:
 
 def keepers(store: Path) -> list[KeeperInfo]:
     """All keepers that have a file, the living and the dead."""
-    return [_look(path) for path in sorted((store / FOLDER).glob("*.json"))]
-
-
-def _look(path: Path) -> KeeperInfo:
-    about: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        about = json.loads(path.read_text() or "{}")
-    with _locked(path) as free:
-        return KeeperInfo(path.stem, not free, about)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Whether nobody holds the file's lock; while inside, nobody else does."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        yield True
-        return
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
-    except BlockingIOError:
-        yield False
-    finally:
-        os.close(fd)
+    found = []
+    for path in _files(store):
+        about: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            about = json.loads(path.read_text() or "{}")
+        lock = _take(path)
+        found.append(KeeperInfo(path.stem, lock is None, about))
+        if lock is not None:
+            os.close(lock)
+    return found
 
 
 @dataclass
@@ -82,37 +70,73 @@ class Swept:
 
 
 def sweep(store: Path | None = None) -> Swept:
-    """Remove what dead keepers of this store left; the living are not touched."""
-    store = pool.store_directory() if store is None else store
+    """Remove what dead keepers of this store left; the living are not touched.
+
+    What can't be removed now keeps its keeper's file, by which the next sweep finds it.
+    """
+    store = store_path() if store is None else store
     swept = Swept([])
-    for keeper in keepers(store):
-        path = store / FOLDER / f"{keeper.name}.json"
-        with _locked(path) as free:
-            if free:
-                _remove(store, keeper.name, swept)
+    with contextlib.ExitStack() as locks:
+        dead = []
+        for path in _files(store):
+            lock = _take(path)
+            if lock is not None:
+                locks.callback(os.close, lock)
+                if not _starting(lock):
+                    dead.append(path.stem)
+        if dead:
+            _remove(store, dead, swept)
     return swept
 
 
-def _remove(store: Path, name: str, swept: Swept) -> None:
-    swept.keepers.append(name)
-    swept.processes += _kill(name)
-    for cgroup in cgroups.leftovers():
-        if cgroup.name == f"hawk-{name}" and cgroups.remove_tree(cgroup):
-            swept.cgroups += 1
-    scratch = store / "scratch" / name
-    if scratch.exists():
-        shutil.rmtree(scratch, ignore_errors=True)
-        swept.directories += 1
-    for kind in ("sock", "json"):
-        (store / FOLDER / f"{name}.{kind}").unlink(missing_ok=True)
+def _files(store: Path) -> list[Path]:
+    return sorted((store / FOLDER).glob("*.json"))
 
 
-def _kill(name: str) -> int:
+def _take(path: Path) -> int | None:
+    """The lock of a dead keeper's file; None when it is held, or the file is gone."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def _starting(lock: int) -> bool:
+    status = os.fstat(lock)
+    return status.st_size == 0 and time.time() - status.st_mtime < _SILENT
+
+
+def _remove(store: Path, names: list[str], swept: Swept) -> None:
+    swept.processes = _kill(names)
+    left = set()
+    wanted = {f"hawk-{name}": name for name in names}
+    for path in cgroups.leftovers():
+        if path.name in wanted:
+            if cgroups.remove_tree(path):
+                swept.cgroups += 1
+            else:
+                left.add(wanted[path.name])
+    for name in names:
+        swept.directories += remove_scratch(str(store), name)
+        if name in left or (store / "scratch" / name).exists():
+            continue
+        for kind in ("sock", "json"):
+            (store / FOLDER / f"{name}.{kind}").unlink(missing_ok=True)
+        swept.keepers.append(name)
+
+
+def _kill(names: Collection[str]) -> int:
     """Kill processes that carry a dead keeper's label."""
     left = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(pool.NAME) == name:
+            if process.environ().get(NAME) in names:
                 process.kill()
                 left.append(process)
     psutil.wait_procs(left, timeout=5)

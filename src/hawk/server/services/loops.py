@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 IMPORT_PERIOD = 3.0
 HOUSEKEEPING_PERIOD = 10.0
+SWEEP_PERIOD = 300.0
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class Loops:
         )
         if in_flight:
             _log.info("adopted %d unfinished jobs", in_flight)
-        for body in (self._reconcile(), self._import(), self._housekeeping()):
+        for body in (self._reconcile(), self._import(), self._housekeeping(), self._sweep()):
             self._tasks.append(asyncio.create_task(body))
 
     async def stop(self) -> None:
@@ -76,6 +77,18 @@ class Loops:
             job.import_new()
         except Exception:
             _log.exception("importing job %s", job.job_id)
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await loop.run_in_executor(self._context.threads, self._sweep_once)
+            await asyncio.sleep(SWEEP_PERIOD)
+
+    def _sweep_once(self) -> None:
+        try:
+            self._context.engine.sweep()
+        except Exception:
+            _log.exception("sweeping")
 
     async def _housekeeping(self) -> None:
         idle_exit = self._context.settings.idle_exit

@@ -1,0 +1,42 @@
+"""An eval whose every attempt runs commands in its sandbox, and writes into a ledger when it begins and is done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import includes
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.util import sandbox
+
+
+@solver
+def in_a_sandbox(ledger: str, seconds: float, command: str) -> Solver:
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        name = f"{state.sample_id}/{state.epoch}"
+        _write(ledger, f"begin {name}")
+        # Something that outlives its command, as agents leave it.
+        await sandbox().exec(["sh", "-c", "nohup sleep 300 >/dev/null 2>&1 &"])
+        result = await sandbox().exec(["sh", "-c", command])
+        _write(ledger, f"ran {name} {json.dumps([result.returncode, result.stdout, result.stderr])}")
+        await asyncio.sleep(seconds * (1 + int(str(state.sample_id).removeprefix("s"))))
+        state = await generate(state)
+        _write(ledger, f"done {name}")
+        return state
+
+    return solve
+
+
+def _write(ledger: str, line: str) -> None:
+    with Path(ledger).open("a") as f:
+        f.write(f"{line} {os.getpid()}\n")
+
+
+@task
+def boxed(ledger: str, samples: int = 4, seconds: float = 0.6, command: str = "true") -> Task:
+    dataset = [Sample(id=f"s{i}", input="?", target="42") for i in range(samples)]
+    return Task(dataset=dataset, solver=in_a_sandbox(ledger, seconds, command), scorer=includes())
