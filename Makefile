@@ -4,7 +4,7 @@
 #   make test     all tests; some of them: make test ARGS="tests/core -k status"
 #   make check    format, lint, types
 #   make fmt      format, and mend what the linter can mend
-#   make docs     generate docs/cli.md and docs/eval-set.schema.json again
+#   make docs     generate docs/cli.md, the tables of fields and docs/eval-set.schema.json again
 #   make bench    print the bars
 #   make clean    remove everything that make made
 #
@@ -53,6 +53,7 @@ fmt: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m hawk.cli.docs
 	$(BIN)/python -m hawk.config.schema
+	$(BIN)/python -m hawk.sandbox.manual
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.overhead $(ARGS)

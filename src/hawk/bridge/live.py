@@ -12,9 +12,19 @@ from inspect_ai._eval import evalset
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.hooks import Hooks, TaskStart, hooks
 from inspect_ai.log import EvalLog
-from inspect_ai.log._samples import active_samples
+from inspect_ai.log._samples import ActiveSample, active_samples, sample_active
 
-__all__ = ["PrerequisiteError", "http_retries", "on_task_start"]
+__all__ = ["PrerequisiteError", "current_attempt", "http_retries", "on_task_start"]
+
+
+def current_attempt() -> str | None:
+    """The attempt that the calling code runs for, as `<sample id>/<epoch>@<eval id>`; None outside of one."""
+    active = sample_active()
+    return None if active is None else _name(active)
+
+
+def _name(active: ActiveSample) -> str:
+    return f"{active.sample.id}/{active.epoch}@{active.eval_id}"
 
 
 def http_retries() -> dict[str, int]:
@@ -26,9 +36,7 @@ def http_retries() -> dict[str, int]:
         rows = list(active_samples())
     except RuntimeError:
         return {}
-    return {
-        f"{row.sample.id}/{row.epoch}@{row.eval_id}": row.http_retries for row in rows if row.http_retries
-    }
+    return {_name(row): row.http_retries for row in rows if row.http_retries}
 
 
 def on_task_start(tell: Callable[[str, str, str, asyncio.AbstractEventLoop], None]) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hawk.cli.text import clean, duration, parse_time
 from hawk.core.snapshot import Progress, Sample, Snapshot, Task, Worker
-from hawk.core.states import ActivityType, SamplePhase, Trouble
+from hawk.core.states import QUEUED, ActivityType, SamplePhase, Trouble
 
 RATE_WINDOW = timedelta(minutes=10)  # long enough for slow attempts, short enough to notice a change
 LONG_WAIT = 60.0  # seconds of back-off that deserve a look
@@ -233,10 +233,22 @@ def _urgency(sample: Sample, idle: float, now: datetime) -> tuple[Rank, float]:
 
 def _text(sample: Sample, idle: float, now: datetime) -> str:
     if sample.phase is SamplePhase.ERRORED:
-        return clean(sample.error) or "errored"
-    if sample.phase is SamplePhase.LIMIT:
-        return f"{clean(sample.limit) or 'a'} limit reached"
-    return _waiting_text(sample, idle, now)
+        text = clean(sample.error) or "errored"
+    elif sample.phase is SamplePhase.LIMIT:
+        text = f"{clean(sample.limit) or 'a'} limit reached"
+    else:
+        text = _waiting_text(sample, idle, now)
+    return " · ".join([*_sandbox_marks(sample), text])
+
+
+def _sandbox_marks(sample: Sample) -> list[str]:
+    """Limits that its sandbox has hit: `oom_killed ×2`."""
+    if sample.sandbox is None:
+        return []
+    marks = [f"{clean(name)} ×{times}" for name, times in sorted(sample.sandbox.troubles.items())]
+    if sample.sandbox.lost is not None and sample.sandbox.lost not in sample.sandbox.troubles:
+        marks.append("sandbox lost")
+    return marks
 
 
 def _waiting_text(sample: Sample, idle: float, now: datetime) -> str:
@@ -272,6 +284,17 @@ _ACTIVITIES = {
     ActivityType.SCORING: "scoring",
     ActivityType.BLOCKED: "worker's event loop is blocked",
 }
+
+
+def waits(snapshot: Snapshot) -> list[str]:
+    """What attempts wait for that have not begun, by task, where it is more than their turn."""
+    lines = []
+    for name, task in zip(task_names(snapshot.tasks), snapshot.tasks, strict=True):
+        if task.progress.waiting and not snapshot.status.terminal:
+            why = next((s.reason for s in task.samples if s.phase is SamplePhase.WAITING), None)
+            if why not in (None, QUEUED):
+                lines.append(f"{name}: {task.progress.waiting:,} waiting: {clean(why)}")
+    return lines
 
 
 def troubles(snapshot: Snapshot, now: datetime) -> list[str]:

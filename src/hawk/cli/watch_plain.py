@@ -44,6 +44,7 @@ def _header(snapshot: Snapshot, now: datetime) -> str:
         )
     if totals.http_retries:
         lines.append(f"  {totals.http_retries:,} HTTP retries")
+    lines += [f"  {line}" for line in model.waits(snapshot)[:MAX_LINES]]
     lines += [f"  ! {line}" for line in model.troubles(snapshot, now)]
     return "\n".join(lines)
 
@@ -122,6 +123,8 @@ def changes(old: Snapshot | None, new: Snapshot, now: datetime) -> Iterator[str]
         eta = model.eta_text(totals.pace)
         tail = f" · ETA {eta}" if totals.pace.eta_seconds and not new.status.terminal else ""
         yield model.counts_text(new.progress) + tail
+    waited = {_gist(line) for line in model.waits(old)} if old else set()
+    yield from [line for line in model.waits(new) if _gist(line) not in waited][:MAX_LINES]
     known = {_gist(line) for line in model.troubles(old, now)} if old else set()
     for line in model.troubles(new, now):
         if _gist(line) not in known:

@@ -125,6 +125,7 @@ def _header(
             f"{model.rate_text(totals.pace)} attempts/min · ETA {model.eta_text(totals.pace) or '–'}{retries}"
         )
     )
+    lines += [_dim(line) for line in model.waits(snapshot)[:2]]
     lines += [_line(f"! {line}", "red") for line in model.troubles(snapshot, now)[:4]]
     return lines
 

@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from hawk.config.check import PASSTHROUGH, RESERVED, WITHOUT_EFFECT
 from hawk.config.eval_set import EvalSetConfig
 
@@ -37,17 +39,28 @@ def render_schema() -> str:
 
 def render_manual(manual: str) -> str:
     """`docs/config.md` with its tables made anew."""
-    schema = EvalSetConfig.model_json_schema(mode="validation")
-    parts = [_table("Eval set", schema, None)]
-    for name, definition in sorted(schema["$defs"].items()):
-        if "properties" in definition:
-            parts.append(_table(name, definition, definition.get("description")))
+    parts = tables("Eval set", EvalSetConfig)
     parts.append(
         "### Options of Inspect that pass through\n\n"
         + ", ".join(f"`{n}`" for n in sorted(PASSTHROUGH))
         + ".\n"
     )
     parts.append("### Options of Inspect that Hawk decides\n\n" + _list({**RESERVED, **WITHOUT_EFFECT}))
+    return fill(manual, parts)
+
+
+def tables(title: str, model: type[BaseModel]) -> list[str]:
+    """A table of the fields of a model, and one of each model in it."""
+    schema = model.model_json_schema(mode="validation")
+    parts = [_table(title, schema, None)]
+    for name, definition in sorted(schema["$defs"].items()):
+        if "properties" in definition:
+            parts.append(_table(name, definition, definition.get("description")))
+    return parts
+
+
+def fill(manual: str, parts: list[str]) -> str:
+    """A manual with what lies between its marks made anew."""
     body = "\n".join(parts)
     return _TABLES.sub(lambda m: f"{m[1]}\n{body}\n{m[2]}", manual)
 
@@ -59,9 +72,13 @@ def _table(title: str, schema: dict[str, Any], description: str | None) -> str:
         default = field.get("default")
         shown = isinstance(default, str | bool | int) and default is not False
         extra = " Required." if name in required else f" Default: `{json.dumps(default)}`." if shown else ""
-        rows.append(f"| `{name}` | {_type(field)} | {field.get('description', '')}{extra} |")
+        rows.append(f"| `{name}` | {_type(field)} | {_line(field.get('description', ''))}{extra} |")
     intro = f"{description}\n\n" if description else ""
     return f"### {title}\n\n{intro}" + "\n".join(rows) + "\n"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _type(field: dict[str, Any]) -> str:

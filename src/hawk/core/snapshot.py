@@ -43,6 +43,22 @@ class Activity(msgspec.Struct):
     deadline: str | None = None
 
 
+class SandboxFacts(msgspec.Struct):
+    """An attempt's sandbox.
+
+    Attributes:
+        label: Its name, for `hawk sandbox shell`.
+        troubles: Limits that were hit, by name (`oom_killed`, `disk_full`, …): how often.
+        limits: What keeps each limit: `cgroup`, `rlimit, per process`, `tmpfs`, …
+        lost: Why it ended before its attempt did.
+    """
+
+    label: str
+    troubles: dict[str, int] = {}
+    limits: dict[str, str] = {}
+    lost: str | None = None
+
+
 class Sample(msgspec.Struct):
     """One attempt: a (sample, epoch) of a task. `attempt` repeats `epoch` under Hawk's word."""
 
@@ -68,6 +84,7 @@ class Sample(msgspec.Struct):
     activity: Activity | None = None
     verdict: str | None = None
     reason: str | None = None
+    sandbox: SandboxFacts | None = None  # while it lives; later, if it hit a limit or was lost
 
 
 class Task(msgspec.Struct):

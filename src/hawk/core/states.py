@@ -77,6 +77,10 @@ _IN_FLIGHT_PHASES = frozenset(
 )
 
 
+QUEUED = "queued"
+"""Why an attempt waits that waits for nothing but its turn."""
+
+
 class ActivityType(StrEnum):
     """What an attempt in flight is waiting for."""
 

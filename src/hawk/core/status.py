@@ -14,7 +14,7 @@ import msgspec
 
 from hawk.core.plan import Plan, PlanTask
 from hawk.core.snapshot import Metric, Progress, Sample, SealedSnapshot, Snapshot, Task, Worker
-from hawk.core.states import JobStatus, Operation, SamplePhase
+from hawk.core.states import QUEUED, JobStatus, Operation, SamplePhase
 
 AttemptKey = tuple[str, int]
 """(sample id, epoch) within a task."""
@@ -51,7 +51,7 @@ class TaskEvidence(msgspec.Struct):
     live: bool = False
     http_retries: int = 0
     metrics: dict[str, float | None] = {}
-    waiting_reason: str = "queued"
+    waiting_reason: str = QUEUED
     ended: bool = False
     error: str | None = None
 

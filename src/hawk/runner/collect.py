@@ -7,9 +7,12 @@ once completed stays so, whatever a source says later.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -18,12 +21,21 @@ from hawk.bridge.control import ControlBusy, ControlError, ControlSocket, Sample
 from hawk.bridge.evallog import LogCache, LogUnreadable, list_logs
 from hawk.core.plan import Plan
 from hawk.core.snapshot import Activity, Sample
-from hawk.core.states import ActivityType, SamplePhase
+from hawk.core.states import QUEUED, ActivityType, SamplePhase
 from hawk.core.status import AttemptKey, TaskEvidence
 from hawk.runner import rows
-from hawk.runner.heartbeat import Heartbeat, TaskStarted, read_heartbeat
+from hawk.runner.heartbeat import (
+    Heartbeat,
+    SandboxEnded,
+    TaskStarted,
+    attempt_name,
+    read_heartbeat,
+    split_name,
+)
 from hawk.runner.processes import Worker
 from hawk.store.rundir import RunDir
+
+T = TypeVar("T")
 
 BUSY_AFTER = 2.0
 """Seconds of silence after which a worker counts as busy: one missed deadline may be a hiccup."""
@@ -48,6 +60,7 @@ class Collector:
         self._ended: dict[str, dict[AttemptKey, Sample]] = {task.identifier: {} for task in plan.tasks}
         self._flight: dict[str, dict[AttemptKey, Sample]] = {task.identifier: {} for task in plan.tasks}
         self._identifiers: dict[str, str] = {}  # by eval id and by task id
+        self._sandboxes: dict[str, dict[AttemptKey, SandboxEnded]] = {}  # by eval id
         self._resume: dict[str, str] = {}
         self._cache = LogCache()
         self._stamps: dict[Path, tuple[int, int]] = {}
@@ -64,8 +77,9 @@ class Collector:
         """
         self.errors = {}
         for evidence in self._evidence.values():
-            evidence.live = False
+            evidence.live, evidence.waiting_reason = False, QUEUED
         self._learn_identifiers()
+        self._learn_sandboxes()
         self._read_logs()
         for flights in self._flight.values():
             flights.clear()
@@ -90,13 +104,30 @@ class Collector:
             before = merged.get(key)
             if before is None or before.phase in (SamplePhase.ERRORED, SamplePhase.CANCELED):
                 merged[key] = sample
+        for eval_id, ended in self._sandboxes.items():
+            if self._identifiers.get(eval_id) == identifier:
+                for key in ended.keys() & merged.keys():
+                    merged[key] = rows.with_sandbox(merged[key], ended[key].at, ended[key].facts)
         return merged
 
     # --- logs -----------------------------------------------------------------------------------------
 
     def _learn_identifiers(self) -> None:
         """Read what workers wrote as their tasks started."""
-        for path in (self._run_dir.path / "workers").glob("*/tasks.jsonl"):
+        for started in self._new_lines("tasks.jsonl", TaskStarted):
+            self._identifiers[started.eval_id] = started.identifier
+            self._identifiers[started.task_id] = started.identifier
+
+    def _learn_sandboxes(self) -> None:
+        """Read what workers wrote as sandboxes ended that hit a limit or were lost."""
+        for ended in self._new_lines("sandboxes.jsonl", SandboxEnded):
+            with contextlib.suppress(ValueError):
+                sample_id, epoch, eval_id = split_name(ended.attempt)
+                self._sandboxes.setdefault(eval_id, {})[sample_id, epoch] = ended
+
+    def _new_lines(self, name: str, type_: type[T]) -> Iterator[T]:
+        """What workers have appended to their file of that name since the last call; not what is damaged."""
+        for path in (self._run_dir.path / "workers").glob(f"*/{name}"):
             offset = self._offsets.get(path, 0)
             if path.stat().st_size == offset:
                 continue
@@ -106,12 +137,8 @@ class Collector:
                     if not line.endswith(b"\n"):
                         break
                     offset += len(line)
-                    try:
-                        started = msgspec.json.decode(line, type=TaskStarted)
-                    except msgspec.DecodeError:
-                        continue
-                    self._identifiers[started.eval_id] = started.identifier
-                    self._identifiers[started.task_id] = started.identifier
+                    with contextlib.suppress(msgspec.DecodeError):
+                        yield msgspec.json.decode(line, type=type_)
             self._offsets[path] = offset
 
     def _read_logs(self) -> None:
@@ -161,7 +188,7 @@ class Collector:
         return list(self._threads.map(_listen, workers))
 
     def _take(self, worker: Worker, live: Live, now: datetime) -> None:
-        heartbeat = read_heartbeat(worker.home)
+        heartbeat = read_heartbeat(worker.home) or Heartbeat(at="", pid=worker.pid)
         blocked = self._busy(worker, live, heartbeat, now)
         rows_by_eval = {row.eval_id: row for row in live.tasks}
         for eval_id, identifier in self._evals_of(worker, rows_by_eval):
@@ -177,6 +204,10 @@ class Collector:
             else:
                 evidence.live = evidence.eval_status in (None, "started")
             self._take_task(worker, identifier, eval_id, log, live, heartbeat, blocked, now)
+        if heartbeat.preparing is not None:
+            for identifier in worker.identifiers:
+                if identifier in self._evidence and not self._flight[identifier]:
+                    self._evidence[identifier].waiting_reason = heartbeat.preparing
 
     def _take_task(
         self,
@@ -185,7 +216,7 @@ class Collector:
         eval_id: str,
         log: Path,
         live: Live,
-        heartbeat: Heartbeat | None,
+        heartbeat: Heartbeat,
         blocked: Activity | None,
         now: datetime,
     ) -> None:
@@ -200,32 +231,33 @@ class Collector:
                     buffered[summary.key] = summary
         flight = self._flight[identifier]
         if live.error is None:
-            retries = heartbeat.http_retries if heartbeat else {}
             for row in live.samples.get(eval_id, []):
+                name = attempt_name(str(row.sample_id), row.epoch, eval_id)
                 events = reader.last_events(*row.key) if reader else []
                 flight[row.key] = rows.in_flight(
                     row,
                     buffered.get(row.key),
                     events,
                     now=now,
-                    http_retries=retries.get(f"{row.sample_id}/{row.epoch}@{eval_id}", 0),
+                    http_retries=heartbeat.http_retries.get(name, 0),
                     outcomes=reader.outcomes(*row.key) if reader else "",
+                    sandbox=heartbeat.sandboxes.get(name),
+                    awaited=heartbeat.sandbox_waits.get(name),
                 )
         elif reader is not None:
             for key, summary in buffered.items():
                 events = reader.last_events(*key)
-                flight[key] = rows.unreachable(summary, events, blocked, reader.outcomes(*key), now)
+                sandbox = heartbeat.sandboxes.get(attempt_name(*key, eval_id))
+                flight[key] = rows.unreachable(summary, events, blocked, reader.outcomes(*key), now, sandbox)
 
-    def _busy(
-        self, worker: Worker, live: Live, heartbeat: Heartbeat | None, now: datetime
-    ) -> Activity | None:
+    def _busy(self, worker: Worker, live: Live, heartbeat: Heartbeat, now: datetime) -> Activity | None:
         """Note a worker that does not answer, and say what its attempts are then doing."""
         if not live.busy:
             worker.busy_since = None
             return None
         worker.busy_since = worker.busy_since or now.isoformat()
         silent = rows.seconds_between(worker.busy_since, now)
-        lag = heartbeat.loop_lag if heartbeat else 0.0
+        lag = heartbeat.loop_lag
         if max(silent, lag) < BUSY_AFTER:
             return None
         self.errors["tasks"] = (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from hawk.core.snapshot import SandboxFacts
 from hawk.errors import StorageError
 from hawk.store.rundir import read_json
 
@@ -18,6 +19,9 @@ class Heartbeat(msgspec.Struct, omit_defaults=True):
         rss: Resident memory, bytes.
         cpu: CPU seconds so far.
         http_retries: By `<sample id>/<epoch>@<eval id>`.
+        sandboxes: Those that live, by the same.
+        sandbox_waits: What attempts wait for whose sandbox is being made, by the same.
+        preparing: What is being made that sandboxes need, whichever.
     """
 
     at: str
@@ -26,6 +30,9 @@ class Heartbeat(msgspec.Struct, omit_defaults=True):
     rss: int = 0
     cpu: float = 0.0
     http_retries: dict[str, int] = {}
+    sandboxes: dict[str, SandboxFacts] = {}
+    sandbox_waits: dict[str, str] = {}
+    preparing: str | None = None
 
 
 class TaskStarted(msgspec.Struct):
@@ -35,6 +42,26 @@ class TaskStarted(msgspec.Struct):
     identifier: str
     task_id: str
     eval_id: str
+
+
+class SandboxEnded(msgspec.Struct):
+    """A sandbox that hit a limit or was lost: a line of `sandboxes.jsonl`, written at its end."""
+
+    at: str
+    attempt: str
+    facts: SandboxFacts
+
+
+def attempt_name(sample_id: str, epoch: int, eval_id: str) -> str:
+    """By which a worker names an attempt."""
+    return f"{sample_id}/{epoch}@{eval_id}"
+
+
+def split_name(attempt: str) -> tuple[str, int, str]:
+    """The reverse: (sample id, epoch, eval id). Raises: ValueError when it is no such name."""
+    first, _, eval_id = attempt.rpartition("@")
+    sample_id, _, epoch = first.rpartition("/")
+    return sample_id, int(epoch), eval_id
 
 
 def read_heartbeat(home: Path) -> Heartbeat | None:

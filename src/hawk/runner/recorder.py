@@ -1,7 +1,8 @@
 """The recorder thread of a worker: a heartbeat that does not need the event loop.
 
-Every second `heartbeat.json` says how late the loop is, how much memory the process holds and how often each
-attempt's HTTP calls were retried. As each task starts, a line of `tasks.jsonl` ties its log to the plan.
+Every second `heartbeat.json` says how late the loop is, how much memory the process holds, how often each
+attempt's HTTP calls were retried and how its sandbox is. As each task starts, a line of `tasks.jsonl` ties its log
+to the plan; as a sandbox ends that hit a limit, a line of `sandboxes.jsonl` keeps that.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pathlib import Path
 import msgspec
 
 from hawk.bridge import live
+from hawk.core.snapshot import SandboxFacts
 from hawk.errors import StorageError
-from hawk.runner.heartbeat import Heartbeat, TaskStarted
+from hawk.runner.heartbeat import Heartbeat, SandboxEnded, TaskStarted
+from hawk.sandbox.registry import registry
 from hawk.store.rundir import write_json
 
 PERIOD = 1.0
@@ -35,6 +38,8 @@ class Recorder:
 
     def start(self) -> None:
         live.on_task_start(self._task_started)
+        registry.attempt = live.current_attempt
+        registry.ended = self._sandbox_ended
         threading.Thread(target=self._beat, name="hawk-recorder", daemon=True).start()
 
     def _task_started(
@@ -44,7 +49,15 @@ class Recorder:
         entry = TaskStarted(
             at=datetime.now(UTC).isoformat(), identifier=identifier, task_id=task_id, eval_id=eval_id
         )
-        with (self._home / "tasks.jsonl").open("ab") as f:
+        self._append("tasks.jsonl", entry)
+
+    def _sandbox_ended(self, attempt: str, facts: SandboxFacts) -> None:
+        entry = SandboxEnded(at=datetime.now(UTC).isoformat(), attempt=attempt, facts=facts)
+        with contextlib.suppress(OSError):  # a full disk: an attempt does not fail for that
+            self._append("sandboxes.jsonl", entry)
+
+    def _append(self, name: str, entry: msgspec.Struct) -> None:
+        with (self._home / name).open("ab") as f:
             f.write(msgspec.json.encode(entry) + b"\n")
 
     def _beat(self) -> None:
@@ -62,6 +75,9 @@ class Recorder:
             rss=_rss(),
             cpu=round(times.user + times.system, 1),
             http_retries=live.http_retries(),
+            sandboxes=registry.facts(),
+            sandbox_waits=registry.waits(),
+            preparing=registry.work(),
         )
 
     def _lag(self) -> float:

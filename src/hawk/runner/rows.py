@@ -6,9 +6,11 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from hawk.bridge.control import ActivityRow, SampleRow
 from hawk.bridge.logformat import SampleSummary
-from hawk.core.snapshot import Activity, EventBrief, Sample
+from hawk.core.snapshot import Activity, EventBrief, Sample, SandboxFacts
 from hawk.core.states import ActivityType, SamplePhase
 from hawk.core.text import one_line
 
@@ -52,6 +54,8 @@ def in_flight(
     now: datetime,
     http_retries: int,
     outcomes: str,
+    sandbox: SandboxFacts | None,
+    awaited: str | None,
 ) -> Sample:
     """The row of an attempt that its worker says is running.
 
@@ -60,6 +64,8 @@ def in_flight(
         events: Its last events.
         http_retries: HTTP calls of its that were retried so far.
         outcomes: How its last model calls ended, newest last.
+        sandbox: Its sandbox, once there is one.
+        awaited: What there must be before that.
     """
     phase = _phase(row, events)
     last = row.last_activity_at or row.started_at
@@ -77,13 +83,19 @@ def in_flight(
         idle_seconds=None if last is None else round(max(0.0, now.timestamp() - last), 1),
         http_retries=http_retries,
         recent_outcomes=outcomes,
-        activity=_activity(row, phase, events),
+        activity=_activity(row, phase, events, awaited),
         error=None if row.error is None else one_line(row.error, 2000),
+        sandbox=sandbox,
     )
 
 
 def unreachable(
-    summary: SampleSummary, events: list[EventBrief], activity: Activity | None, outcomes: str, now: datetime
+    summary: SampleSummary,
+    events: list[EventBrief],
+    activity: Activity | None,
+    outcomes: str,
+    now: datetime,
+    sandbox: SandboxFacts | None,
 ) -> Sample:
     """The row of an attempt in flight whose worker does not answer: from the buffer alone."""
     last = events[-1].timestamp if events else summary.started_at
@@ -100,7 +112,20 @@ def unreachable(
         http_retries=0,
         recent_outcomes=outcomes,
         activity=activity,
+        sandbox=sandbox,
     )
+
+
+def with_sandbox(sample: Sample, ended_at: str, facts: SandboxFacts) -> Sample:
+    """The row with what is known about a sandbox that ended then, unless that was an earlier try's."""
+    if sample.sandbox is not None or not sample.phase.final:
+        return sample
+    if (
+        sample.started_at is not None
+        and seconds_between(sample.started_at, datetime.fromisoformat(ended_at)) < 0
+    ):
+        return sample
+    return msgspec.structs.replace(sample, sandbox=facts)
 
 
 def score_text(scores: dict[str, Any]) -> str | None:
@@ -137,11 +162,11 @@ def _phase(row: SampleRow, events: list[EventBrief]) -> SamplePhase:
     return SamplePhase.RUNNING
 
 
-def _activity(row: SampleRow, phase: SamplePhase, events: list[EventBrief]) -> Activity:
+def _activity(row: SampleRow, phase: SamplePhase, events: list[EventBrief], awaited: str | None) -> Activity:
     if row.activity is not None:
         return _from_control(row.activity)
     if phase is SamplePhase.INIT:
-        return Activity(ActivityType.SANDBOX, "starting its sandbox", iso(row.started_at))
+        return Activity(ActivityType.SANDBOX, awaited or "starting its sandbox", iso(row.started_at))
     if phase is SamplePhase.SCORING:
         return Activity(ActivityType.SCORING, events[-1].description, events[-1].timestamp)
     if events and events[-1].pending and events[-1].type == "sandbox":

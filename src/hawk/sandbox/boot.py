@@ -86,11 +86,11 @@ def settle(place: Place, store: str, bwrap: str) -> None:
         OSError: The kernel refuses; `filename` says which call.
     """
     program = _Program(bwrap)
+    os.umask(0o022)  # whatever the worker's is: sandboxes read what is made here
     if place.single_id:
         _become_one(store, program)
     else:
         _become_many(place, store, program)
-    os.umask(0o022)
     os.mkdir(BASE)
     make_base(BASE, single_id=place.single_id)
     os.mkdir(ADDED)

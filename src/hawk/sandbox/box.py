@@ -15,6 +15,7 @@ from hawk.sandbox.client import Keeper
 from hawk.sandbox.errors import KeeperGoneError, KeeperRefusedError
 from hawk.sandbox.killing import MARK
 from hawk.sandbox.streams import Input, Output
+from hawk.sandbox.troubles import TEXTS
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Box:
 
     def _died(self, reason: str) -> None:
         self.lost = reason
+        if reason in TEXTS:
+            self._note([reason])
 
     async def run(
         self,

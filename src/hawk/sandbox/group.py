@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from dataclasses import dataclass, field
 
+from hawk.core.snapshot import SandboxFacts
 from hawk.sandbox import pool
-from hawk.sandbox.base import UID
+from hawk.sandbox.accounts import number_of
 from hawk.sandbox.box import Box
 from hawk.sandbox.client import Keeper
 from hawk.sandbox.config import BubblewrapConfig, Common, Service
@@ -24,6 +26,15 @@ class Group:
 
     boxes: dict[str, Box] = field(default_factory=dict)
     _background: list[asyncio.Task[object]] = field(default_factory=list)
+
+    def facts(self) -> SandboxFacts:
+        """What there is to say about them, as one."""
+        boxes = list(self.boxes.values())
+        troubles: Counter[str] = Counter()
+        for box in boxes:
+            troubles.update(box.troubles.copy())  # another thread may be asking
+        lost = next((box.lost for box in boxes if box.lost is not None), None)
+        return SandboxFacts(boxes[0].label, dict(troubles), dict(boxes[0].kept_by), lost)
 
     async def close(self) -> None:
         """End all of them."""
@@ -122,7 +133,7 @@ def create_message(options: Common, lower: Lower, label: str, network: str) -> d
         "hostname": options.hostname or "sandbox",
         "workspace": options.workspace,
         "environment": dict(options.environment),
-        "uid": uid_of(options.user),
+        "uid": number_of(options.user, list(lower.roots)),
         "shm": min(_SHM, limits.memory),
         "limits": {
             "memory": limits.memory,
@@ -132,13 +143,6 @@ def create_message(options: Common, lower: Lower, label: str, network: str) -> d
             "rlimits": rlimits,
         },
     }
-
-
-def uid_of(user: str | int) -> int | str:
-    """Number of a user where it does not take the sandbox's passwd to know it."""
-    if user in ("user", "root"):
-        return UID if user == "user" else 0
-    return int(user) if str(user).isdecimal() else user
 
 
 async def _run(group: Group, name: str, service: Service) -> None:

@@ -77,7 +77,11 @@ async def import_rootfs(keeper: Keeper, store: LayerStore, path: Path, *, descri
 
 
 async def import_stream(
-    keeper: Keeper, store: LayerStore, key: str, called: str, stream: Callable[[], AbstractContextManager[int]]
+    keeper: Keeper,
+    store: LayerStore,
+    key: str,
+    called: str,
+    stream: Callable[[], AbstractContextManager[int]],
 ) -> Layer:
     """Unpack a tar that is made as it is read into a layer, unless there is one of that key.
 

@@ -12,7 +12,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
@@ -167,13 +167,18 @@ class LayerStore:
             raise unknown(key) from ex
         return Hold(layer, self._locks, use)
 
-    def prune(self, older_than_seconds: float, *, dry_run: bool = False) -> list[LayerInfo]:
+    def prune(
+        self, older_than_seconds: float, *, keep: Collection[str] = (), dry_run: bool = False
+    ) -> list[LayerInfo]:
         """Remove layers that nobody uses and that were not used for so long, and what killed processes left.
+
+        Args:
+            keep: Keys of layers that stay all the same: imported images, which nobody could make again.
 
         Returns:
             What was removed, or would be.
         """
-        return layertidy.prune(self._dirs, older_than_seconds, dry_run=dry_run)
+        return layertidy.prune(self._dirs, older_than_seconds, keep=keep, dry_run=dry_run)
 
     def remove(self, key: str) -> None:
         """Remove a layer.

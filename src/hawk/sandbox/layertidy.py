@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -70,7 +70,9 @@ def remove(dirs: LayerDirs, key: str) -> None:
         )
 
 
-def prune(dirs: LayerDirs, older_than_seconds: float, *, dry_run: bool) -> list[LayerInfo]:
+def prune(
+    dirs: LayerDirs, older_than_seconds: float, *, keep: Collection[str] = (), dry_run: bool
+) -> list[LayerInfo]:
     """Remove layers that nobody uses and that were not used for so long, and what killed processes left.
 
     What can't be removed is a warning in the log, and the others are removed all the same.
@@ -79,7 +81,9 @@ def prune(dirs: LayerDirs, older_than_seconds: float, *, dry_run: bool) -> list[
         What was removed, or would be.
     """
     before = time.time() - older_than_seconds
-    chosen = [info for info in infos(dirs) if not info.in_use and info.last_used <= before]
+    chosen = [
+        info for info in infos(dirs) if not info.in_use and info.last_used <= before and info.key not in keep
+    ]
     if dry_run or not dirs.directory.is_dir():
         return chosen
     removed = []

@@ -15,11 +15,22 @@ from hawk.sandbox.errors import KeeperRefusedError, SandboxUnsupportedError
 from hawk.sandbox.hints import ways_out
 from hawk.sandbox.names import LABELS, NAME, store_directory
 
-__all__ = ["LABELS", "NAME", "close", "find_bwrap", "keeper", "start", "store_directory"]
+__all__ = [
+    "LABELS",
+    "NAME",
+    "close",
+    "find_bwrap",
+    "hold",
+    "keeper",
+    "release",
+    "start",
+    "store_directory",
+]
 
 _keepers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Keeper]] = (
     weakref.WeakKeyDictionary()
 )
+_holders: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
 
 
 async def keeper() -> Keeper:
@@ -36,8 +47,11 @@ async def keeper() -> Keeper:
     return await asyncio.shield(task)
 
 
-async def start() -> Keeper:
+async def start(store: Path | None = None) -> Keeper:
     """A keeper of one's own; the caller closes it.
+
+    Args:
+        store: Directory of its layers and scratch space, when it is to be another than this user's.
 
     Raises:
         SandboxUnsupportedError: This machine does not let us isolate anything.
@@ -49,13 +63,27 @@ async def start() -> Keeper:
     environ = {"PATH": os.defpath, NAME: name}
     environ |= {label: os.environ[label] for label in LABELS if label in os.environ}
     try:
-        return await Keeper.start(store_directory(), find_bwrap(), name, environ)
+        return await Keeper.start(store or store_directory(), find_bwrap(), name, environ)
     except KeeperRefusedError as ex:
         raise SandboxUnsupportedError(
             f"This machine refuses to make a sandbox: {ex.message}.",
             remedy=ways_out(ex),
             reason=ex.message,
         ) from ex
+
+
+def hold() -> None:
+    """Keep the keeper of the running loop until as many `release` as `hold` were called."""
+    loop = asyncio.get_running_loop()
+    _holders[loop] = _holders.get(loop, 0) + 1
+
+
+async def release() -> None:
+    """The reverse of `hold`; the last one ends the keeper."""
+    loop = asyncio.get_running_loop()
+    _holders[loop] -= 1
+    if _holders[loop] == 0:
+        await close()
 
 
 async def close() -> None:

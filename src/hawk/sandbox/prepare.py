@@ -18,6 +18,7 @@ from hawk.sandbox.client import Keeper
 from hawk.sandbox.config import BubblewrapConfig, Common, setup_key
 from hawk.sandbox.images import id_mode, rootfs_layer
 from hawk.sandbox.layers import Layer, LayerStore
+from hawk.sandbox.registry import registry
 from hawk.sandbox.setup import run_setup
 from hawk.sandbox.tools import tools_layer
 
@@ -30,6 +31,8 @@ class Lower:
 
     layers: tuple[str, ...] = ()
     rootfs: str | None = None
+    roots: tuple[Path, ...] = ()
+    """Root directories of those that may have changed the accounts, uppermost first."""
 
 
 _Known = dict[Common, "asyncio.Task[Lower]"]
@@ -59,9 +62,12 @@ async def _lower(options: Common) -> Lower:
 async def _make(options: Common) -> Lower:
     keeper = await pool.keeper()
     store = layer_store()
-    rootfs = None
+    rootfs: str | None = None
+    roots: tuple[Path, ...] = ()
     if options.rootfs is not None:
-        rootfs = hold(store, await rootfs_layer(keeper, store, options)).key
+        with registry.working(options, f"unpacking its sandbox's root file system ({options.rootfs})"):
+            unpacked = hold(store, await rootfs_layer(keeper, store, options))
+        rootfs, roots = unpacked.key, (unpacked.root,)
     base = rootfs if rootfs is not None else host_key()
     layers: tuple[str, ...] = ()
     if options.inspect_tools:
@@ -69,11 +75,13 @@ async def _make(options: Common) -> Lower:
         layers = (hold(store, tools).key,) if tools is not None else ()
     key = await asyncio.to_thread(setup_key, options, id_mode(keeper), base)
     if key is None:
-        return Lower(layers, rootfs)
-    layer = await store.get_or_build(
-        key, describe(options), lambda directory: run_setup(keeper, directory, options, rootfs)
-    )
-    return Lower((*layers, hold(store, layer).key), rootfs)
+        return Lower(layers, rootfs, roots)
+    what = describe(options)
+    with registry.working(options, f"building its sandbox's setup layer ({what.removeprefix('setup: ')})"):
+        layer = await store.get_or_build(
+            key, what, lambda directory: run_setup(keeper, directory, options, Lower((), rootfs, roots))
+        )
+    return Lower((*layers, hold(store, layer).key), rootfs, (layer.root, *roots))
 
 
 def layer_store() -> LayerStore:

@@ -22,11 +22,12 @@ from inspect_ai.util import (
 from pydantic import BaseModel
 from typing_extensions import override
 
-from hawk.sandbox import troubles
+from hawk.sandbox import pool, troubles
 from hawk.sandbox.box import Box, BoxGoneError, Done
 from hawk.sandbox.config import CONFIG_FILES, load
 from hawk.sandbox.errors import KeeperRefusedError
 from hawk.sandbox.group import Group, open_group
+from hawk.sandbox.registry import registry
 from hawk.sandbox.sweep import sweep
 
 
@@ -47,14 +48,30 @@ class BubblewrapSandbox(SandboxEnvironment):
         """Check that the machine can do it, and prepare what all sandboxes of the task share."""
         from hawk.sandbox.prepare import prepare
 
-        await prepare(load(config))
+        pool.hold()
+        try:
+            await prepare(load(config))
+        except BaseException:
+            await pool.release()  # without a cleanup: Inspect has none for what did not begin
+            raise
+
+    @override
+    @classmethod
+    async def task_cleanup(
+        cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool
+    ) -> None:
+        """End the keeper with the last task that has sandboxes: the process may go on to other evals, or to none."""
+        await pool.release()
 
     @override
     @classmethod
     async def sample_init(
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
-        group = await open_group(load(config), name=secrets.token_hex(4))
+        parsed = load(config)
+        with registry.starting((parsed, *parsed.services.values())) as tell:
+            group = await open_group(parsed, name=secrets.token_hex(4))
+            tell(group)
         return {name: cls(box, group) for name, box in group.boxes.items()}
 
     @override
@@ -68,7 +85,10 @@ class BubblewrapSandbox(SandboxEnvironment):
     ) -> None:
         groups = {id(e._group): e._group for e in environments.values() if isinstance(e, cls) and e._group}
         for group in groups.values():
-            await group.close()
+            try:
+                await group.close()
+            finally:
+                registry.closed(group)
 
     @override
     @classmethod

@@ -10,6 +10,7 @@ import os
 import posixpath
 import tarfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hawk.sandbox.base import UID
 from hawk.sandbox.boot import FIRST_ID
@@ -19,6 +20,9 @@ from hawk.sandbox.config import Common, SetupFile
 from hawk.sandbox.errors import KeeperRefusedError, SandboxError
 
 _log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from hawk.sandbox.prepare import Lower
 
 _SHOWN = 1500  # characters of the end of a failed step's output
 
@@ -34,18 +38,17 @@ _HOSTS_PACKAGES = ("/var/lib/dpkg", "/etc/apt", "/etc/dpkg")
 """What apt must know of the packages in this machine's /usr."""
 
 
-async def run_setup(keeper: Keeper, directory: Path, options: Common, rootfs: str | None) -> None:
+async def run_setup(keeper: Keeper, directory: Path, options: Common, below: Lower) -> None:
     """Fill a layer under construction: `root/`, and `usr/` where packages went into this machine's /usr.
 
     Raises:
         SandboxError: A step failed; says which, and how its output ended.
     """
     from hawk.sandbox.group import create, create_message
-    from hawk.sandbox.prepare import Lower
 
     setup = options.setup
     single = keeper.facts["single_id"]
-    if setup.packages.apt and rootfs is None and not keeper.facts["mapped_usr"]:
+    if setup.packages.apt and below.rootfs is None and not keeper.facts["mapped_usr"]:
         raise SandboxError(
             "apt packages can't be installed on top of this machine's /usr here: "
             + (
@@ -56,17 +59,17 @@ async def run_setup(keeper: Keeper, directory: Path, options: Common, rootfs: st
     if not single:
         os.chown(directory, FIRST_ID, FIRST_ID)
     name = directory.name
-    message = create_message(options, Lower((), rootfs), f"setup.{name}", setup.network)
+    message = create_message(options, below, f"setup.{name}", setup.network)
     message["storage"] = {
         "kind": "build",
         "directory": f"building/{name}",
-        "usr": rootfs is None and keeper.facts["mapped_usr"],
+        "usr": below.rootfs is None and keeper.facts["mapped_usr"],
     }
     box = await create(keeper, message, options)
     box.environment = {**options.environment, **setup.environment}
     try:
         async with asyncio.timeout(setup.timeout):
-            await _steps(box, options, single=single, host=rootfs is None)
+            await _steps(box, options, single=single, host=below.rootfs is None)
     except TimeoutError:
         raise SandboxError(
             f"The sandbox's setup took longer than {setup.timeout:g} s.", remedy="Raise `setup.timeout`."
