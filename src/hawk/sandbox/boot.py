@@ -7,10 +7,10 @@ that of who started it.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import contextlib
 import errno
 import os
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -218,8 +218,10 @@ def _mounts(store: str, program: _Program, owner: int | None) -> None:
 
 
 def restore_signals() -> None:
-    """Undo what Python does to signals, in a child that goes on to another program."""
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    """Undo what Python does to signals, in a child that goes on to another program.
+
+    Handlers end with the exec; what is ignored would stay so. The module below `signal`, whose conversions to enums
+    touch a hundred pages of memory: each is copied in a forked child.
+    """
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)

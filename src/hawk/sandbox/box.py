@@ -66,9 +66,9 @@ class Box:
         self.keeper.when_dead(self.label, self._died)
 
     def _died(self, reason: str) -> None:
-        self.lost = reason
-        if reason in TEXTS:
-            self._note([reason])
+        if self.lost is None:
+            self.lost = reason
+            self._note([reason] if reason in TEXTS else [])
 
     async def run(
         self,
@@ -198,7 +198,7 @@ class Box:
     def _done(self, reply: dict[str, Any], outputs: tuple[Output, Output], collected: list[bytes]) -> Done:
         troubles = list(reply.get("troubles", ()))
         if "lost" in reply:
-            self.lost = reply["lost"]
+            self._died(reply["lost"])
             self._check()
         if "errno" in reply:
             self._note(troubles)

@@ -86,15 +86,15 @@ def remove(project: Project) -> list[str]:
         What could not be removed, and why.
     """
     images = [
-        line.split("\t")[1]
-        for line in ask("images", "--format", "{{.Repository}}\t{{.ID}}").splitlines()
-        if line.startswith((f"{project.name}-", f"{project.name}_"))
+        name  # by name: the same image may have others
+        for name in ask("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+        if name.startswith((f"{project.name}-", f"{project.name}_"))
     ]
     failed = [
         *_remove(project.containers, "rm", "--force", "--volumes"),
         *_remove(project.networks, "network", "rm"),
         *_remove(project.volumes, "volume", "rm"),
-        *_remove(sorted(set(images)), "rmi"),
+        *_remove(images, "rmi"),
     ]
     file = Path(project.config)
     if file.is_absolute() and file.name == f"{project.name}.yaml":  # made for this project alone

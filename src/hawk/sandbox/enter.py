@@ -63,8 +63,7 @@ def become(
         enter()
         who = _identity(job)
         _restrict(job, who)
-        with contextlib.suppress(OSError):
-            os.umask(0o022)
+        os.umask(0o022)
         if job["kind"] == "exec":
             _exec(job, who)
         code = _file(job)
@@ -82,12 +81,17 @@ def join(pidfd: int, join_files: list[str], *, own_network: bool) -> Callable[[]
 
     def enter() -> None:
         for path in join_files:
-            with open(path, "wb", 0) as f:
-                f.write(b"0")
+            fd = os.open(path, os.O_WRONLY)
+            os.write(fd, b"0")
+            os.close(fd)
         # The machine's network can't be entered: we are in it.
         syscalls.setns(pidfd, _EVERYTHING if own_network else _EVERYTHING & ~syscalls.CLONE_NEWNET)
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", 0) as f:
-            f.write(b"500")  # when the machine runs out of memory: rather this than the runner
+        try:
+            fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+            os.write(fd, b"500")  # when the machine runs out of memory: rather this than the runner
+            os.close(fd)
+        except OSError:
+            pass
 
     return enter
 
@@ -177,7 +181,11 @@ def _restrict(job: dict[str, Any], who: Identity) -> None:
     for name, value in job["rlimits"].items():
         number = getattr(resource, name)
         # Processor time: a signal that tells why at the limit, the end a little later.
-        resource.setrlimit(number, (value, value + 5 if name == "RLIMIT_CPU" else value))
+        soft, hard = value, value + 5 if name == "RLIMIT_CPU" else value
+        _, most = resource.getrlimit(number)
+        if most != resource.RLIM_INFINITY:  # the keeper can't raise what it was started with
+            soft, hard = min(soft, most), min(hard, most)
+        resource.setrlimit(number, (soft, hard))
     keep = ROOT_CAPABILITIES if uid == 0 else 0
     if uid == 0:  # nobody else gains anything by exec, for want of new privileges
         syscalls.drop_bounding(keep)

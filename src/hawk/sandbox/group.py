@@ -15,6 +15,7 @@ from hawk.sandbox.client import Keeper
 from hawk.sandbox.config import BubblewrapConfig, Common, Service
 from hawk.sandbox.errors import KeeperGoneError, KeeperRefusedError, SandboxError
 from hawk.sandbox.prepare import Lower, prepare
+from hawk.sandbox.troubles import TEXTS
 
 _SHM = 64 << 20  # bytes of /dev/shm, as containers have it
 _POLL = 0.1  # seconds between two looks at whether a service is ready
@@ -34,7 +35,8 @@ class Group:
         for box in boxes:
             troubles.update(box.troubles.copy())  # another thread may be asking
         lost = next((box.lost for box in boxes if box.lost is not None), None)
-        return SandboxFacts(boxes[0].label, dict(troubles), dict(boxes[0].kept_by), lost)
+        why = None if lost is None else TEXTS.get(lost, lost)
+        return SandboxFacts(boxes[0].label, dict(troubles), dict(boxes[0].kept_by), why)
 
     async def close(self) -> None:
         """End all of them."""

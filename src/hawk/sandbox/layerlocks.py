@@ -84,7 +84,7 @@ async def take_in_turn(path: Path, purpose: str) -> int:
         wait = min(wait * 1.5, _LONGEST_WAIT)
     with contextlib.suppress(OSError):  # a full disk: it is a lock all the same
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()} ({purpose})".encode(), 0)
+        os.pwrite(fd, f"{os.getpid()} ({purpose})".encode("utf-8", "backslashreplace"), 0)
     return fd
 
 

@@ -97,6 +97,8 @@ class LayerStore:
         Raises:
             StorageError: The disk is full, or the store can't be written.
         """
+        if key in self._verified:
+            self._touch(key)  # before the look: whoever prunes sees it, or has already taken the layer away
         current = self._current(key)
         if current is not None:
             return current

@@ -87,6 +87,7 @@ def seal(directory: Path, key: str, description: str, created: float) -> Seal:
             if name not in PARTS:
                 remove_tree(name, dir_fd=fd)
         found = survey(directory, content=True)
+        description = description.encode("utf-8", "backslashreplace").decode()  # odd file names are not JSON
         made = Seal(FORMAT, key, description, created, found.files, found.bytes, found.stamp, found.digest)
         new = directory / f".{SEAL}"
         with new.open("wb") as f:

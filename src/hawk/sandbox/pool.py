@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import secrets
 import shutil
 import weakref
@@ -59,6 +61,7 @@ async def start(store: Path | None = None) -> Keeper:
     reason = syscalls.supported()
     if reason is not None:
         raise SandboxUnsupportedError(f"No sandboxes: {reason}.", remedy="Use docker.", reason=reason)
+    _allow_files()
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     environ = {"PATH": os.defpath, NAME: name}
     environ |= {label: os.environ[label] for label in LABELS if label in os.environ}
@@ -84,6 +87,14 @@ async def release() -> None:
     _holders[loop] -= 1
     if _holders[loop] == 0:
         await close()
+
+
+def _allow_files() -> None:
+    """As many open files as this process may have: each running command takes some, and the usual 1024 are few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def close() -> None:

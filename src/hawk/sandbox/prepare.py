@@ -71,7 +71,8 @@ async def _make(options: Common) -> Lower:
     base = rootfs if rootfs is not None else host_key()
     layers: tuple[str, ...] = ()
     if options.inspect_tools:
-        tools = await tools_layer(keeper, store, rootfs, base)
+        with registry.working(options, "putting Inspect's tools into a layer for its sandbox"):
+            tools = await tools_layer(keeper, store, rootfs, base)
         layers = (hold(store, tools).key,) if tools is not None else ()
     key = await asyncio.to_thread(setup_key, options, id_mode(keeper), base)
     if key is None:

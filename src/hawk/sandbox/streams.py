@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 
-_PIECE = 1 << 18
+_PIECE = 1 << 20
 _PAUSE = 0.01  # seconds between pieces of output that nobody will see: a flood must not fill the event loop
 
 
@@ -24,6 +25,7 @@ class Output:
         self._chunks: list[bytes] = []
         self._size = 0
         self._wanted = True
+        self._wide = False
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.truncated = False
@@ -43,8 +45,16 @@ class Output:
         if self._wanted:
             self._keep(data)
         if self.truncated or not self._wanted:
+            self._widen()
             self._loop.remove_reader(self._fd)
             self._timer = self._loop.call_later(_PAUSE, self._again)
+
+    def _widen(self) -> None:
+        """Let the pipe hold what a writer has to say during a pause, so that its command takes no longer for it."""
+        if not self._wide:
+            self._wide = True
+            with contextlib.suppress(OSError):  # this user's pipes hold enough already
+                fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, _PIECE)
 
     def _again(self) -> None:
         self._timer = None
