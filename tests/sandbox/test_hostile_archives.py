@@ -27,8 +27,9 @@ from tests.sandbox.archives import (
     tar,
 )
 from tests.sandbox.rooms import (
+    MEMORY,
     names_in,
-    needs_root,
+    needs_chroot,
     open_descriptors,
     picture,
 )
@@ -124,10 +125,10 @@ def hostile_members(draw: st.DrawFn) -> Member:
     return member(f"{name}/.wh..wh..opq")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(hostile_members(), min_size=1, max_size=12), st.booleans())
 def test_no_sequence_of_members_touches_the_outside(members: list[Member], layer: bool) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
         outside, target = Path(directory, "outside"), Path(directory, "target")
         for path in (outside, target):
             path.mkdir()
@@ -148,7 +149,7 @@ def test_no_sequence_of_members_touches_the_outside(members: list[Member], layer
         assert (outside / "a").stat().st_nlink == 1
 
 
-@needs_root
+@needs_chroot
 def test_a_symlink_inside_the_root_is_followed_inside_the_root(target: Path) -> None:
     data = tar(
         symlink("a/lib", "/usr/lib"),
@@ -190,7 +191,7 @@ DAMAGED = {
 }
 
 
-@needs_root
+@needs_chroot
 @pytest.mark.parametrize("pipe", [False, True], ids=["file", "pipe"])
 @pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_archive_is_an_error_that_says_so(target: Path, data: bytes, pipe: bool) -> None:
@@ -200,7 +201,7 @@ def test_a_damaged_archive_is_an_error_that_says_so(target: Path, data: bytes, p
     assert result["error"]
 
 
-@needs_root
+@needs_chroot
 def test_headers_without_end_are_refused_before_they_fill_memory(target: Path) -> None:
     info = tarfile.TarInfo("././@LongLink")
     info.type, info.size = tarfile.GNUTYPE_LONGNAME, 5

@@ -21,7 +21,7 @@ from tests.sandbox.archives import (
     tar,
 )
 from tests.sandbox.rooms import (
-    needs_root,
+    needs_chroot,
     rooted,
 )
 from tests.sandbox.unpacked import files_in, target, unpack
@@ -76,7 +76,7 @@ IMAGES = {
 }
 
 
-@needs_root
+@needs_chroot
 @pytest.mark.parametrize("data", IMAGES.values(), ids=IMAGES)
 def test_the_layers_of_an_image_are_applied_in_order(target: Path, data: bytes) -> None:
     result = unpack(target, data)
@@ -87,7 +87,7 @@ def test_the_layers_of_an_image_are_applied_in_order(target: Path, data: bytes) 
     assert (target / "etc").stat().st_mtime == 1_600_000_000
 
 
-@needs_root
+@needs_chroot
 def test_an_archive_is_read_from_where_its_descriptor_stands(target: Path) -> None:
     with tempfile.TemporaryFile() as f:
         f.write(b"prefix" + IMAGES["docker"])
@@ -97,14 +97,14 @@ def test_an_archive_is_read_from_where_its_descriptor_stands(target: Path) -> No
     assert files_in(target) == AFTER
 
 
-@needs_root
+@needs_chroot
 def test_a_layer_that_is_used_twice_is_applied_twice(target: Path) -> None:
     again = tar(member("etc/gone", "again"))
     assert unpack(target, tar(*docker_image(again, CHANGES, again))).get("error") is None
     assert (target / "etc/gone").read_text() == "again"
 
 
-@needs_root
+@needs_chroot
 def test_of_several_images_the_one_for_this_machine_is_taken(target: Path) -> None:
     layout = Layout()
     other = layout.image(tar(member("etc/other")), architecture="s390x")
@@ -124,14 +124,14 @@ def test_of_several_images_the_one_for_this_machine_is_taken(target: Path) -> No
     assert files_in(target) == {"etc/ours"}
 
 
-@needs_root
+@needs_chroot
 def test_the_only_image_is_taken_whatever_its_machine(target: Path) -> None:
     data = tar(*docker_image(tar(member("etc/other")), architecture="s390x"))
     assert unpack(target, data).get("error") is None
     assert files_in(target) == {"etc/other"}
 
 
-@needs_root
+@needs_chroot
 def test_several_images_for_this_machine_are_an_error_that_names_them(target: Path) -> None:
     layout = Layout()
     entries = [
@@ -147,12 +147,12 @@ def test_several_images_for_this_machine_are_an_error_that_names_them(target: Pa
     assert files_in(target) == set()
 
 
-@needs_root
+@needs_chroot
 def test_an_image_through_a_pipe_is_an_error_that_says_what_to_do(target: Path) -> None:
     assert "must come from a file" in unpack(target, IMAGES["docker"], pipe=True)["error"]
 
 
-@needs_root
+@needs_chroot
 @pytest.mark.parametrize(
     ("data", "words"),
     [

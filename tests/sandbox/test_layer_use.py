@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from hawk.errors import ConflictError, NotFoundError
-from hawk.sandbox import layers
 from hawk.sandbox.descent import OPEN_DIRECTORY, remove_tree
+from hawk.sandbox.layerdirs import LayerDirs
 from hawk.sandbox.layers import LayerStore
 from tests.sandbox.archives import member, tar
 from tests.sandbox.forked import answered, ended, forked
@@ -51,7 +51,7 @@ def fill_with_horrors(root: Path) -> None:
     (root / os.fsdecode(b"odd \xff\n\x1b[31m")).write_text("odd")
     (root / ("n" * 255)).mkdir()
     os.mkfifo(root / "fifo")
-    unpack_here(root, tar(member("/".join(["d"] * 2000) + "/f", "deep")))
+    unpack_here(root, tar(member("/".join(["d"] * 600) + "/f", "deep")))
     many = root / "many"
     many.mkdir()
     for number in range(3000):
@@ -106,11 +106,10 @@ def test_root_and_an_ordinary_user_come_to_the_same_digest(room: Path) -> None:
         for path in (root / "closed", root / "secret", root):
             os.utime(path, (1, 1_600_000_000))
 
-    digests = {
-        run(lambda name=name: build(LayerStore(room / name), builder=work).digest)
-        for name, run in (("a", answered), ("b", as_somebody))
-    }
-    assert len(digests) == 1
+    def digest() -> str:
+        return build(LayerStore(room / f"of-{os.geteuid()}"), builder=work).digest
+
+    assert answered(digest) == as_somebody(digest)
 
 
 def test_a_symlink_in_the_place_of_a_tree_is_removed_and_not_followed(tmp_path: Path) -> None:
@@ -167,7 +166,7 @@ def test_prune_removes_what_was_not_used_for_long_and_nothing_else(store: LayerS
 
 def test_asking_for_a_layer_counts_as_use(store: LayerStore) -> None:
     build(store)
-    for use in (lambda: build(again(store)), lambda: store.hold(KEY).close()):
+    for use in (lambda: build(store), lambda: build(again(store)), lambda: store.hold(KEY).close()):
         age(store, KEY, 1000)
         use()
         assert time.time() - store.list()[0].last_used < 100
@@ -214,7 +213,7 @@ def test_holds_of_one_process_share_a_descriptor_that_does_not_outlive_exec(stor
         assert store.list()[0].in_use
         holds[0].close()
         assert open_descriptors() <= before + 1  # the pipe to the child
-        assert not store.list()[0].in_use
+        until(lambda: not store.list()[0].in_use)  # a child lets go a moment after it has begun
     finally:
         child.communicate(b"\n")
 
@@ -252,14 +251,14 @@ def test_what_can_not_be_removed_does_not_keep_the_rest(
 ) -> None:
     for key in ("bad", "good"):
         build(store, key)
-    real = layers.layertidy.LayerDirs.remove_leftovers
+    real = LayerDirs.remove_leftovers
 
     def failing(self: Any, part: str, key: str) -> None:
         if key == "bad":
             raise OSError(errno.EIO, "the disk is broken")
         real(self, part, key)
 
-    monkeypatch.setattr(layers.layertidy.LayerDirs, "remove_leftovers", failing)
+    monkeypatch.setattr(LayerDirs, "remove_leftovers", failing)
     assert [info.key for info in store.prune(-1)] == ["good"]
     assert "the disk is broken" in caplog.text
 

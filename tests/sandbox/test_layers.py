@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from hawk.errors import NotFoundError, StorageError, UsageError
-from hawk.sandbox import layers, syscalls
+from hawk.sandbox import syscalls
 from hawk.sandbox.layerlocks import take
 from hawk.sandbox.layers import Layer, LayerStore
+from hawk.sandbox.layerseal import differences
 from tests.sandbox.forked import answered, ended, forked
 from tests.sandbox.layering import KEY, Builder, again, build, left, store, until
 from tests.sandbox.rooms import (
@@ -153,20 +154,23 @@ async def test_the_event_loop_runs_on_while_another_process_builds(store: LayerS
     assert (await asker).key == KEY
 
 
-async def test_who_waits_for_another_process_says_for_which(
+def test_who_waits_for_another_process_says_for_which(
     store: LayerStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "hawk.sandbox")
-    pid = await asyncio.to_thread(lambda: forked(lambda: build(again(store), builder=Builder(600))))
-    while not any(store.directory.glob("building/*/root/etc/motd")):  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-    asker = asyncio.create_task(store.get_or_build(KEY, "x", Builder()))
-    while "waiting for process" not in caplog.text:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+    pid = forked(lambda: build(store, builder=Builder(600)))
+    until(lambda: any(store.directory.glob("building/*/root/etc/motd")))
+
+    async def ask() -> Layer:
+        asker = asyncio.create_task(store.get_or_build(KEY, "x", Builder()))
+        while "waiting for process" not in caplog.text:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        os.kill(pid, signal.SIGKILL)
+        return await asker
+
+    assert asyncio.run(ask()).key == KEY
+    assert ended(pid) == -signal.SIGKILL
     assert f"waiting for process {pid} (layer {KEY}: a small one)" in caplog.text
-    os.kill(pid, signal.SIGKILL)
-    ended(pid)
-    assert (await asker).key == KEY
 
 
 def test_a_killed_builder_is_followed_by_another_and_its_leftovers_go(store: LayerStore) -> None:
@@ -204,6 +208,11 @@ async def test_what_is_no_part_of_a_layer_is_not_kept(store: LayerStore) -> None
     layer = await store.get_or_build(KEY, "x", work)
     assert layer.usr == layer.path / "usr"
     assert sorted(path.name for path in layer.path.iterdir()) == ["layer.json", "root", "usr"]
+
+
+def test_a_description_may_name_a_file_with_an_odd_name(store: LayerStore) -> None:
+    asyncio.run(store.get_or_build(KEY, "copy of /tmp/\udcff", Builder()))
+    assert store.list()[0].description == "copy of /tmp/\\udcff"
 
 
 @pytest.mark.parametrize("key", ["", ".", "..", "../x", "a/b", ".hidden", "a\n", "x" * 200])
@@ -368,13 +377,12 @@ def test_a_layer_is_walked_once_per_process(store: LayerStore, monkeypatch: pyte
     build(store)
     fresh = again(store)
     walks: list[Path] = []
-    real = layers.differences
 
     def counted(directory: Path, *args: Any, **kwargs: Any) -> list[str]:
         walks.append(directory)
-        return real(directory, *args, **kwargs)
+        return differences(directory, *args, **kwargs)
 
-    monkeypatch.setattr(layers, "differences", counted)
+    monkeypatch.setattr("hawk.sandbox.layers.differences", counted)
     for _ in range(3):
         assert fresh.find(KEY) is not None
         assert asyncio.run(fresh.afind(KEY)) is not None

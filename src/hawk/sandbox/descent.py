@@ -114,14 +114,17 @@ def usage(fd: int) -> int:
         while pending:
             size, directories = pending[-1]
             if directories:
-                with contextlib.suppress(OSError):
+                try:
                     way.down(directories.pop())
-                    pending.append(_sizes(way.fd))
+                except OSError:
+                    continue
+                pending.append(_sizes(way.fd))
                 continue
             total += size
             pending.pop()
             if pending:
-                way.up()
+                for _ in range(way.up() - 1):  # directories that we were in were moved
+                    total += pending.pop()[0]
     return total
 
 
