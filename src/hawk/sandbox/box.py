@@ -202,6 +202,7 @@ class Box:
             self._check()
         if "errno" in reply:
             self._note(troubles)
+            self._check()  # it had ended before the command came
             raise KeeperRefusedError(reply["errno"], reply["stage"], reply.get("detail", ""))
         code = reply["code"]
         if code < 0:

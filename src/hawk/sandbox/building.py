@@ -14,6 +14,7 @@ from hawk.sandbox.config import BubblewrapConfig, Common, setup_key
 from hawk.sandbox.images import id_mode, names, rootfs_key
 from hawk.sandbox.layers import Layer, LayerStore
 from hawk.sandbox.prepare import host_key, layer_store, prepare
+from hawk.sandbox.tools import tools_key
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,14 @@ async def _remove(keeper: Keeper, store: LayerStore, configs: Sequence[Bubblewra
 async def _own_keys(keeper: Keeper, store: LayerStore, options: Common) -> list[str]:
     """Keys of the layers that building a configuration makes."""
     mode = id_mode(keeper)
-    base, own = host_key(), []
+    base = host_key()
+    own: list[str] = []
     if options.rootfs_path is not None:
         base = await asyncio.to_thread(rootfs_key, options.rootfs_path, mode)
         own = [base]
     elif options.rootfs_image is not None:
         base = names(store).get(options.rootfs_image, "")
+    if options.inspect_tools:
+        own.append(tools_key(keeper, base))
     key = await asyncio.to_thread(setup_key, options, mode, base)
     return [*own, key] if key is not None else own

@@ -22,9 +22,12 @@ from hawk.sandbox.config import BubblewrapConfig, Limits
 from hawk.sandbox.errors import SandboxError
 from hawk.sandbox.group import create, create_message
 from hawk.sandbox.prepare import Lower, describe_keeper
+from hawk.sandbox.sweep import keepers, sweep
 
 PATIENCE = 8.0
 """Seconds that all of it may take; it takes half of one."""
+
+SWEEP_PATIENCE = 3.0  # seconds that killed processes may take to be gone
 
 _LIMITS = Limits(memory=64 << 20, processes=24, workspace=16 << 20)
 _STARTS = 3
@@ -92,6 +95,8 @@ async def check(near: Path, secrets: Sequence[Path] = ()) -> Checkup:
         await asyncio.wait({task}, timeout=PATIENCE)
         slow = not task.done()
         keeper.close()  # with it ends whatever still waits for an answer
+        if slow:
+            await asyncio.to_thread(_sweep, store)  # it may have been killed before it could clean up
         try:
             result = await task
         except (SandboxError, BoxGoneError) as ex:
@@ -100,6 +105,14 @@ async def check(near: Path, secrets: Sequence[Path] = ()) -> Checkup:
             raise _too_slow("a sandbox did not do what it was asked") from ex
         result.lacking += [f"{path} is left behind" for path in _left(keeper, store)]
         return result
+
+
+def _sweep(store: Path) -> None:
+    """Until nothing is left, for nobody will find this store again."""
+    deadline = time.monotonic() + SWEEP_PATIENCE
+    while keepers(store) and time.monotonic() < deadline:
+        sweep(store)
+        time.sleep(0.05)
 
 
 def _left(keeper: Keeper, store: Path) -> list[str]:

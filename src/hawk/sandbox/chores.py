@@ -49,7 +49,7 @@ def _chore(
             return {
                 "files": changes.files,
                 "bytes": changes.bytes,
-                "skipped": changes.skipped[:100],
+                "skipped": [note[-300:] for note in changes.skipped[:100]],
                 "truncated": changes.truncated,
             }
         case "unpack" | "copy":

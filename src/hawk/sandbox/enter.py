@@ -76,6 +76,12 @@ def become(
     os._exit(code)
 
 
+def namespaces(*, own_network: bool) -> int:
+    """Which namespaces of a sandbox are entered, as flags."""
+    # The machine's network can't be entered: we are in it.
+    return _EVERYTHING if own_network else _EVERYTHING & ~syscalls.CLONE_NEWNET
+
+
 def join(pidfd: int, join_files: list[str], *, own_network: bool) -> Callable[[], None]:
     """What leads a child of the sandbox's pid namespace into the rest of it."""
 
@@ -84,8 +90,7 @@ def join(pidfd: int, join_files: list[str], *, own_network: bool) -> Callable[[]
             fd = os.open(path, os.O_WRONLY)
             os.write(fd, b"0")
             os.close(fd)
-        # The machine's network can't be entered: we are in it.
-        syscalls.setns(pidfd, _EVERYTHING if own_network else _EVERYTHING & ~syscalls.CLONE_NEWNET)
+        syscalls.setns(pidfd, namespaces(own_network=own_network))
         try:
             fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
             os.write(fd, b"500")  # when the machine runs out of memory: rather this than the runner
@@ -103,6 +108,7 @@ def _settle(fds: tuple[int, int, int]) -> None:
     for target, fd in enumerate(high):
         os.dup2(fd, target)
         os.close(fd)
+    syscalls.close_on_exec(3)
     os.setsid()
 
 
@@ -178,13 +184,7 @@ def _table(path: str) -> bytes:
 
 def _restrict(job: dict[str, Any], who: Identity) -> None:
     uid, gid, groups = who.uid, who.gid, who.groups
-    for name, value in job["rlimits"].items():
-        number = getattr(resource, name)
-        # Processor time: a signal that tells why at the limit, the end a little later.
-        soft, hard = value, value + 5 if name == "RLIMIT_CPU" else value
-        _, most = resource.getrlimit(number)
-        if most != resource.RLIM_INFINITY:  # the keeper can't raise what it was started with
-            soft, hard = min(soft, most), min(hard, most)
+    for number, soft, hard in limits_within(job["rlimits"]):
         resource.setrlimit(number, (soft, hard))
     keep = ROOT_CAPABILITIES if uid == 0 else 0
     if uid == 0:  # nobody else gains anything by exec, for want of new privileges
@@ -199,25 +199,44 @@ def _restrict(job: dict[str, Any], who: Identity) -> None:
     seccomp.install(seccomp.program())
 
 
-def _exec(job: dict[str, Any], who: Identity) -> NoReturn:
-    env = {
+def limits_within(rlimits: dict[str, int]) -> list[tuple[int, int, int]]:
+    """(number, soft, hard) of limits by name; the keeper can't raise what it was started with."""
+    result = []
+    for name, value in rlimits.items():
+        number = getattr(resource, name)
+        # Processor time: a signal that tells why at the limit, the end a little later.
+        soft, hard = value, value + 5 if name == "RLIMIT_CPU" else value
+        _, most = resource.getrlimit(number)
+        if most != resource.RLIM_INFINITY:
+            soft, hard = min(soft, most), min(hard, most)
+        result.append((number, soft, hard))
+    return result
+
+
+def environment(job: dict[str, Any], who: Identity) -> dict[str, str]:
+    """The variables of a command."""
+    return {
         "PATH": SYSTEM_PATH,
         "HOME": who.home,
         "USER": who.name,
         "LOGNAME": who.name,
         "LANG": "C.UTF-8",
         **job["env"],
+        "PWD": job["cwd"],
     }
+
+
+def _exec(job: dict[str, Any], who: Identity) -> NoReturn:
+    env = environment(job, who)
     try:
         os.chdir(job["cwd"])
     except OSError as ex:
         raise RefusedError(ex.errno or errno.EIO, "cwd", job["cwd"]) from ex
-    env["PWD"] = job["cwd"]
     if job.get("tty"):
         ioctl(0, termios.TIOCSCTTY, 0)
     argv = [os.fsencode(a) for a in job["argv"]]
     last = errno.ENOENT
-    for path in _candidates(job["argv"][0], env["PATH"]):
+    for path in candidates(job["argv"][0], env["PATH"]):
         try:
             os.execve(path, argv, env)
         except OSError as ex:
@@ -228,7 +247,8 @@ def _exec(job: dict[str, Any], who: Identity) -> NoReturn:
     raise RefusedError(last, "exec", job["argv"][0])
 
 
-def _candidates(name: str, path: str) -> list[str]:
+def candidates(name: str, path: str) -> list[str]:
+    """Where a program may be, in order."""
     if "/" in name:
         return [name]
     return [f"{directory or '.'}/{name}" for directory in path.split(":")]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from hawk.core.snapshot import SandboxFacts
 from hawk.sandbox import pool
-from hawk.sandbox.accounts import number_of
+from hawk.sandbox.accounts import known, number_of
 from hawk.sandbox.box import Box
 from hawk.sandbox.client import Keeper
 from hawk.sandbox.config import BubblewrapConfig, Common, Service
@@ -118,7 +118,7 @@ async def create(keeper: Keeper, message: dict[str, object], options: Common) ->
 
 def create_message(options: Common, lower: Lower, label: str, network: str) -> dict[str, object]:
     """The keeper's `create` request for a configuration."""
-    limits = options.limits
+    limits, uid = options.limits, number_of(options.user, list(lower.roots))
     storage: dict[str, object] = {"kind": options.storage, "bytes": limits.workspace, "inodes": limits.inodes}
     rlimits = {"RLIMIT_NOFILE": limits.open_files, "RLIMIT_CORE": 0}
     if limits.file_size is not None or options.storage == "disk":
@@ -135,7 +135,8 @@ def create_message(options: Common, lower: Lower, label: str, network: str) -> d
         "hostname": options.hostname or "sandbox",
         "workspace": options.workspace,
         "environment": dict(options.environment),
-        "uid": number_of(options.user, list(lower.roots)),
+        "uid": uid,
+        "accounts": known(uid, list(lower.roots)),
         "shm": min(_SHM, limits.memory),
         "limits": {
             "memory": limits.memory,
@@ -154,15 +155,16 @@ async def _run(group: Group, name: str, service: Service) -> None:
         group._background.append(task)
     if service.ready is None:
         return
+    said = ""
     try:
         async with asyncio.timeout(service.ready_timeout):
             while (done := await box.run(_argv(service.ready))).code != 0:
+                said = done.stderr.decode(errors="replace").strip()[-300:]
                 started = group._background[-1] if service.command is not None else None
                 if started is not None and started.done():
                     raise SandboxError(f"The service {name} ended before it was ready: {_end_of(started)}")
                 await asyncio.sleep(_POLL)
     except TimeoutError:
-        said = done.stderr.decode(errors="replace").strip()[-300:]
         raise SandboxError(
             f"The service {name} was not ready after {service.ready_timeout:g} s: {said or 'its check failed'}",
             remedy="Look at its `command`, or raise `ready_timeout`.",

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from hawk.sandbox.errors import KeeperRefusedError
 
-_OTHERWISE = (
-    "or use docker (`sandbox: docker`). Without isolation, and only for code you trust: `sandbox: local`."
+OTHERWISE = (
+    "use docker (`sandbox: docker`). Without isolation, and only for code you trust: `sandbox: local`."
 )
 
 
 def ways_out(ex: KeeperRefusedError) -> str:
     """What to change so that sandboxes work, from the error and what this machine says of itself."""
-    return f"{_way(ex)}; {_OTHERWISE}"
+    return f"{_way(ex)}; or {OTHERWISE}"
 
 
 def _way(ex: KeeperRefusedError) -> str:

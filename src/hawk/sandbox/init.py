@@ -12,11 +12,9 @@ signal, so none that is sent from inside the sandbox reaches it, SIGKILL include
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import os
-import struct
+
+from hawk.sandbox.executable import executable, memory_file
 
 X86_64 = """
 b8 0d 00 00 00                     |         mov $13, %eax          | rt_sigaction(
@@ -88,14 +86,7 @@ fa ff ff 17                        |         b wait                 | for ever
 """
 """The same for aarch64, which has no pause: number in x8, arguments in x0 to x3, result in x0."""
 
-_LISTINGS = {"x86_64": (62, X86_64), "aarch64": (183, AARCH64)}
-"""Machine to its number in ELF and its program."""
-
-_ADDRESS = 0x400000
-_ALIGNMENT = 0x10000  # the largest page of any kernel for these machines
-_ELF_HEADER = "<16sHHIQQQIHHHHHH"
-_PROGRAM_HEADER = "<IIQQQQQQ"
-_MFD_EXEC = 0x10
+_LISTINGS = {"x86_64": X86_64, "aarch64": AARCH64}
 
 
 def elf(machine: str | None = None) -> bytes:
@@ -110,55 +101,21 @@ def elf(machine: str | None = None) -> bytes:
     machine = os.uname().machine if machine is None else machine
     if machine not in _LISTINGS:
         raise ValueError(f"no sandbox init for {machine!r}: known are {', '.join(_LISTINGS)}")
-    number, listing = _LISTINGS[machine]
-    code = bytes.fromhex("".join(line.partition("|")[0] for line in listing.splitlines()))
-    headers = struct.calcsize(_ELF_HEADER) + struct.calcsize(_PROGRAM_HEADER)
-    header = struct.pack(
-        _ELF_HEADER,
-        b"\x7fELF\x02\x01\x01",  # 64 bits, little endian, version 1, System V
-        2,  # an executable at fixed addresses
-        number,
-        1,
-        _ADDRESS + headers,  # where it starts
-        struct.calcsize(_ELF_HEADER),  # where the program header is
-        0,  # no sections
-        0,
-        struct.calcsize(_ELF_HEADER),
-        struct.calcsize(_PROGRAM_HEADER),
-        1,
-        0,
-        0,
-        0,
+    listing = _LISTINGS[machine]
+    return executable(
+        machine, bytes.fromhex("".join(line.partition("|")[0] for line in listing.splitlines()))
     )
-    size = headers + len(code)
-    segment = struct.pack(_PROGRAM_HEADER, 1, 0b101, 0, _ADDRESS, _ADDRESS, size, size, _ALIGNMENT)
-    return header + segment + code
 
 
 def memfd(machine: str | None = None) -> int:
     """A descriptor of the program in memory, to execute as `/proc/self/fd/<n>`; inheritable, the caller closes it.
 
-    It is sealed: pid 1 inherits it, and one that could be written to would let a sandbox change the program that
-    the next sandbox starts.
+    Pid 1 inherits it, so it is sealed: a sandbox can't change the program that the next one starts.
 
     Raises:
         ValueError: There is no program for that machine.
         OSError: The kernel refused: with EACCES when `vm.memfd_noexec` is 2.
     """
-    content = elf(machine)
-    try:
-        fd = os.memfd_create("init", os.MFD_ALLOW_SEALING | _MFD_EXEC)
-    except OSError as e:
-        if e.errno != errno.EINVAL:  # Linux before 6.3 does not know MFD_EXEC, and needs none
-            raise
-        fd = os.memfd_create("init", os.MFD_ALLOW_SEALING)
-    with contextlib.ExitStack() as on_error:
-        on_error.callback(os.close, fd)
-        os.write(fd, content)
-        fcntl.fcntl(
-            fd,
-            fcntl.F_ADD_SEALS,
-            fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE,
-        )
-        on_error.pop_all()
+    fd = memory_file("init", elf(machine))
+    os.set_inheritable(fd, True)
     return fd

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import gc
 import json
 import os
@@ -25,14 +26,18 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from hawk.sandbox import boot, init, killing, seccomp, syscalls
+from hawk.sandbox import boot, command, init, killing, seccomp, syscalls
+from hawk.sandbox.cgroups import Delegation
 from hawk.sandbox.chores import CHORES, run_chore
-from hawk.sandbox.enter import become
+from hawk.sandbox.enter import Identity, become
 from hawk.sandbox.living import LOST, Running, Sandbox
 from hawk.sandbox.presence import Presence
 from hawk.sandbox.spawn import Spawning, spawn
 from hawk.sandbox.talk import Conversation, Request
 from hawk.sandbox.wire import Unpacker, pack
+
+_PATIENCE = 4.0
+"""Seconds for the processes of a keeper that was killed to go; less than the worker waits for its end."""
 
 
 class Keeper:
@@ -145,10 +150,10 @@ class Keeper:
         left = sandbox.close()
 
         def tell(result: dict[str, Any]) -> None:
-            if sandbox.destroyed_by is not None:
-                sandbox.destroyed_by.answer(ok=True, left=left or result.get("detail", ""))
+            for request in sandbox.destroyed_by:
+                request.answer(ok=True, left=left or result.get("detail", ""))
 
-        if sandbox.destroyed_by is None:
+        if not sandbox.destroyed_by:
             reason = sandbox.reason or LOST
             owner.say({"event": "dead", "label": sandbox.label, "reason": reason})
         if sandbox.storage["kind"] == "disk":
@@ -159,7 +164,7 @@ class Keeper:
 
     def _do_destroy(self, request: Request) -> None:
         sandbox = self._sandboxes[request["label"]]
-        sandbox.destroyed_by = request
+        sandbox.destroyed_by.append(request)
         sandbox.kill()
 
     def _do_usage(self, request: Request) -> None:
@@ -182,30 +187,22 @@ class Keeper:
 
     def _do_exec(self, request: Request) -> None:
         sandbox = self._sandboxes[request["label"]]
+        single = self._place.single_id
+        job = {**request.message, "uid": sandbox.uid, "single": single, "rlimits": sandbox.rlimits}
+        who = sandbox.account(job)
+        quick = job["kind"] == "exec" and who is not None and not (single and who.uid != sandbox.uid)
         report, told = os.pipe()
-        job = {
-            **request.message,
-            "uid": sandbox.uid,
-            "single": self._place.single_id,
-            "rlimits": sandbox.rlimits,
-        }
         try:
-            pid = self._fork_into(sandbox)
+            if quick and who is not None:
+                running = self._play(sandbox, job, who, request, (report, told))
+            else:
+                running = self._fork(sandbox, job, request, (report, told))
         except ProcessLookupError:
-            for fd in (report, told):
-                os.close(fd)
+            os.close(report)
             request.answer(lost=sandbox.reason or LOST)
             return
-        if pid == 0:
-            os.close(report)
-            become(
-                job,
-                (request.fds[0], request.fds[1], request.fds[2]),
-                told,
-                sandbox.enter,
-            )
-        os.close(told)
-        running = Running(pid, report, request.message.get("mark", ""))
+        finally:
+            os.close(told)
         key = (id(request.peer), request["id"])
         sandbox.running[key] = running
 
@@ -213,7 +210,31 @@ class Keeper:
             sandbox.running.pop(key, None)
             request.answer(**running.outcome(sandbox, code))
 
-        self._children[pid] = ended
+        self._children[running.pid] = ended
+
+    def _play(
+        self, sandbox: Sandbox, job: dict[str, Any], who: Identity, request: Request, pipe: tuple[int, int]
+    ) -> Running:
+        """Start a command without forking the keeper."""
+        tape = command.write_tape(job, who, sandbox.join_files, own_network=sandbox.own_network)
+        syscalls.setns(sandbox.pidfd, syscalls.CLONE_NEWPID)
+        try:
+            fds = (request.fds[0], request.fds[1], request.fds[2])
+            pid = command.start(tape, fds, pipe[1], sandbox.pidfd)
+        finally:
+            syscalls.setns(self._own_pid_ns, syscalls.CLONE_NEWPID)
+        explain = functools.partial(command.explain, tape, name=job["argv"][0], cwd=job["cwd"])
+        return Running(pid, pipe[0], job.get("mark", ""), explain)
+
+    def _fork(
+        self, sandbox: Sandbox, job: dict[str, Any], request: Request, pipe: tuple[int, int]
+    ) -> Running:
+        """Do a command's work, or become it, in a fork of the keeper: that can look around in the sandbox first."""
+        pid = self._fork_into(sandbox)
+        if pid == 0:
+            os.close(pipe[0])
+            become(job, (request.fds[0], request.fds[1], request.fds[2]), pipe[1], sandbox.enter)
+        return Running(pid, pipe[0], job.get("mark", ""))
 
     def _do_kill(self, request: Request) -> None:
         """Kill a command with everything that it started."""
@@ -226,7 +247,7 @@ class Keeper:
         pid = self._fork_into(sandbox)
         if pid == 0:
             killing.run(sandbox.enter, session, running.mark)
-        self._children[pid] = lambda code: request.answer(ok=code == 0)
+        self._children[pid] = lambda code: request.answer(ok=code == 0 or sandbox.ending)
 
     def _fork_into(self, sandbox: Sandbox) -> int:
         """Fork a child of the sandbox's pid namespace; it is still outside in every other way."""
@@ -251,15 +272,14 @@ class Keeper:
         tell: Callable[[dict[str, Any]], None],
     ) -> None:
         """Work on files, which may take long: in a child."""
-        report, told = os.pipe()
+        report = os.memfd_create("report")  # a pipe would hold only 64 KiB while nobody reads
         pid = os.fork()
         if pid == 0:
-            os.close(report)
-            run_chore(chore, fds, told, sandbox, self._place.single_id)
-        os.close(told)
+            run_chore(chore, fds, report, sandbox, self._place.single_id)
 
         def ended(code: int) -> None:
             with os.fdopen(report, "rb") as f:
+                f.seek(0)
                 text = f.read()
             broken = {"errno": errno.EIO, "stage": chore["op"], "detail": f"its process ended with {code}"}
             tell(json.loads(text) if text else broken)
@@ -313,6 +333,7 @@ def main(fd: int) -> None:
     the third is pid 1 of a pid namespace, so that the kernel itself kills whatever is left when it ends.
     """
     sock = socket.socket(fileno=fd)
+    sock.set_inheritable(False)  # as it had to be until here
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     unpacker = Unpacker()
@@ -336,9 +357,18 @@ def main(fd: int) -> None:
     os.write(tell, b"1")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the others
     os.waitpid(second, 0)
-    if place.cgroups is not None:
-        place.cgroups.remove()
-    presence.withdraw()
+    if place.cgroups is None or _removed(place.cgroups):
+        presence.withdraw()  # else what is left can be found by its file, and swept
+
+
+def _removed(cgroups: Delegation) -> bool:
+    """Remove the keeper's cgroups. When it was killed, the kernel takes a moment to kill what is in them."""
+    deadline = time.monotonic() + _PATIENCE
+    while not cgroups.remove():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _settle(sock: socket.socket, message: dict[str, Any], place: boot.Place, presence: Presence) -> NoReturn:
@@ -352,6 +382,7 @@ def _settle(sock: socket.socket, message: dict[str, Any], place: boot.Place, pre
                 "proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
             )
             os.chdir("/")
+            command.reserve()
             gc.disable()  # a collection in a child would copy every page that it looks at
             gc.freeze()
             keeper = Keeper(sock, place, presence)

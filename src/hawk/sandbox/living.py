@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hawk.sandbox.enter import join
+from hawk.sandbox.enter import Identity, join
 
 if TYPE_CHECKING:
     from hawk.sandbox.spawn import Spawning
@@ -21,6 +21,8 @@ LOST = "its first process was killed"
 
 LOOK = 5.0
 """Seconds between two looks at how much a sandbox has on disk: there is no hard limit to set."""
+
+_EXITING = 4  # PF_EXITING in the flags of /proc/<pid>/stat
 
 
 class Sandbox:
@@ -34,9 +36,10 @@ class Sandbox:
         upper_fd: Directory of what was written in it.
         next_look: Monotonic time of the next look at its disk usage; None while one is under way, or for memory.
         enter: Leads a child of its pid namespace into the rest of it.
+        accounts: What is known of its users, by the name or number by which a command may ask for one.
         deadline: Monotonic time at which it is ended; None never.
         reason: Why it ended, if we ended it: `wall_time`.
-        destroyed_by: The request for its end.
+        destroyed_by: The requests for its end.
     """
 
     def __init__(self, message: dict[str, Any], pid: int, pidfd: int, spawning: Spawning) -> None:
@@ -48,8 +51,10 @@ class Sandbox:
         self.monitor = spawning.monitor
         self.upper_fd = spawning.upper_fd
         self.cgroup = spawning.cgroup
-        own_network = message["network"] == "none"
-        self.enter = join(pidfd, self.cgroup.join_files() if self.cgroup else [], own_network=own_network)
+        self.own_network = message["network"] == "none"
+        self.join_files = self.cgroup.join_files() if self.cgroup else []
+        self.enter = join(pidfd, self.join_files, own_network=self.own_network)
+        self.accounts = {who: Identity(**row) for who, row in message.get("accounts", {}).items()}
         self.storage = message["storage"]
         limits = message["limits"]
         self.rlimits: dict[str, int] = dict(limits["rlimits"])
@@ -62,9 +67,20 @@ class Sandbox:
         self.running: dict[tuple[int, int], Running] = {}
         self.born = time.monotonic()
         self.reason: str | None = None
-        self.destroyed_by: Request | None = None
+        self.destroyed_by: list[Request] = []
         self._ooms = 0
         self._refused_forks = 0
+
+    def account(self, job: dict[str, Any]) -> Identity | None:
+        """Who a command is to run as, if that is known without a look at the sandbox's own tables.
+
+        Root can change those, so that once a command of root's was run only root is known.
+        """
+        wanted = str(job["user"] if job.get("user") is not None else self.uid)
+        who = self.accounts.get(wanted)
+        if who is None or who.uid == 0:
+            self.accounts = {name: known for name, known in self.accounts.items() if known.uid == 0}
+        return who
 
     def kept_by(self) -> dict[str, str]:
         """Which mechanism keeps each limit."""
@@ -76,7 +92,14 @@ class Sandbox:
     @property
     def ending(self) -> bool:
         """Whether pid 1 has ended or is about to, and everything with it."""
-        return self.reason is not None or bool(select.select([self.pidfd], [], [], 0)[0])
+        if self.reason is not None:
+            return True
+        # Its pidfd would tell too late: pid 1 ends last, and what it takes with it is seen to end before.
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb") as f:
+                return bool(int(f.read().rpartition(b")")[2].split()[6]) & _EXITING)
+        except OSError:
+            return True
 
     def end(self, reason: str) -> None:
         self.deadline = None
@@ -149,8 +172,10 @@ class Running:
         mark: Value of the environment variable that everything it starts inherits.
     """
 
-    def __init__(self, pid: int, report: int, mark: str) -> None:
-        self.pid, self.report, self.mark = pid, report, mark
+    def __init__(
+        self, pid: int, report: int, mark: str, explain: Callable[[bytes], Any] = json.loads
+    ) -> None:
+        self.pid, self.report, self.mark, self._explain = pid, report, mark, explain
 
     def outcome(self, sandbox: Sandbox, code: int) -> dict[str, Any]:
         """What to tell of its end; `code` as `waitstatus_to_exitcode` gives it."""
@@ -159,9 +184,9 @@ class Running:
         with contextlib.suppress(BlockingIOError):
             refusal = os.read(self.report, 4096)
         os.close(self.report)
-        if sandbox.ending:
+        if sandbox.ending and not sandbox.destroyed_by:
             return {"lost": sandbox.reason or LOST}
-        result: dict[str, Any] = json.loads(refusal) if refusal else {"code": code}
+        result: dict[str, Any] = self._explain(refusal) if refusal else {"code": code}
         troubles = sandbox.troubles(failed=code != 0)
         if troubles:
             result["troubles"] = troubles

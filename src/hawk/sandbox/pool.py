@@ -14,7 +14,7 @@ from pathlib import Path
 from hawk.sandbox import syscalls
 from hawk.sandbox.client import Keeper
 from hawk.sandbox.errors import KeeperRefusedError, SandboxUnsupportedError
-from hawk.sandbox.hints import ways_out
+from hawk.sandbox.hints import OTHERWISE, ways_out
 from hawk.sandbox.names import LABELS, NAME, store_directory
 
 __all__ = [
@@ -60,7 +60,7 @@ async def start(store: Path | None = None) -> Keeper:
     """
     reason = syscalls.supported()
     if reason is not None:
-        raise SandboxUnsupportedError(f"No sandboxes: {reason}.", remedy="Use docker.", reason=reason)
+        raise SandboxUnsupportedError(f"No sandboxes: {reason}.", remedy=OTHERWISE, reason=reason)
     _allow_files()
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     environ = {"PATH": os.defpath, NAME: name}

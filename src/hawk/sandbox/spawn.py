@@ -100,6 +100,7 @@ def spawn(
         os.write(tell_go, b"1")
         _, fds, _, _ = socket.recv_fds(ours, 1, 1)
         if fds:
+            os.set_inheritable(fds[0], False)  # it leads out of the sandbox
             spawning.upper_fd = fds[0]
     except BaseException:
         os.kill(monitor, signal.SIGKILL)
@@ -142,7 +143,8 @@ def _child(
         os.dup2(null, 1)
         os.dup2(errors, 2)
         os.dup2(tell_ready, 0)  # pid 1 says on it that it runs
-        for keep in (tell_info, init_fd):
+        syscalls.close_on_exec(3)
+        for keep in (tell_info, init_fd, filter_fd):
             os.set_inheritable(keep, True)
         boot.restore_signals()
         os.execve(boot.BWRAP, ["bwrap", *args], {**os.environ, "HAWK_SANDBOX": message["label"]})

@@ -6,6 +6,7 @@ capabilities(7).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -31,6 +32,7 @@ _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442  # the same number on every machine
+_SYS_CLOSE_RANGE, CLOSE_RANGE_CLOEXEC = 436, 4  # the same
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 1, 0x00100000
@@ -148,6 +150,18 @@ def bind_mapped(source: str, target: str, userns_fd: int) -> None:
 def _prctl(option: int, *args: int) -> None:
     padded = [ctypes.c_ulong(a) for a in (*args, 0, 0, 0, 0)[:4]]
     _check(_libc.prctl(option, *padded), f"prctl {option}")
+
+
+def close_on_exec(first: int) -> None:
+    """Let no program that is executed have descriptors from this one on, whoever left them inheritable."""
+    arguments = (ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), ctypes.c_uint(CLOSE_RANGE_CLOEXEC))
+    try:
+        _syscall("close_range", _SYS_CLOSE_RANGE, *arguments)
+    except OSError:  # before Linux 5.11
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                if int(name) >= first:
+                    os.set_inheritable(int(name), False)
 
 
 def die_with_parent() -> None:

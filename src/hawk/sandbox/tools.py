@@ -15,6 +15,7 @@ from pathlib import Path
 from hawk.sandbox.boot import FIRST_ID
 from hawk.sandbox.box import Box
 from hawk.sandbox.client import Keeper
+from hawk.sandbox.images import id_mode
 from hawk.sandbox.layers import Layer, LayerStore
 from hawk.sandbox.options import BubblewrapConfig
 
@@ -30,15 +31,22 @@ async def tools_layer(keeper: Keeper, store: LayerStore, rootfs: str | None, bas
     """
     from hawk.bridge.sandboxtools import version
 
-    mode = "one" if keeper.facts["single_id"] else "many"
-    key = hashlib.sha256(f"tools 1 {version()} {mode} {base}".encode()).hexdigest()[:32]
     try:
         return await store.get_or_build(
-            key, f"Inspect's tools, version {version()}", lambda directory: _build(keeper, directory, rootfs)
+            tools_key(keeper, base),
+            f"Inspect's tools, version {version()}",
+            lambda directory: _build(keeper, directory, rootfs),
         )
     except Exception as ex:
         _LOG.warning("Inspect's tools are not prepared, and are put into each sandbox that uses them: %s", ex)
         return None
+
+
+def tools_key(keeper: Keeper, base: str) -> str:
+    """Key of the layer."""
+    from hawk.bridge.sandboxtools import version
+
+    return hashlib.sha256(f"tools 1 {version()} {id_mode(keeper)} {base}".encode()).hexdigest()[:32]
 
 
 async def _build(keeper: Keeper, directory: Path, rootfs: str | None) -> None:
@@ -47,6 +55,7 @@ async def _build(keeper: Keeper, directory: Path, rootfs: str | None) -> None:
     from hawk.sandbox.prepare import Lower
     from hawk.sandbox.provider import BubblewrapSandbox
 
+    _LOG.info("Inspect's tools: unpacking")
     if not keeper.facts["single_id"]:
         os.chown(directory, FIRST_ID, FIRST_ID)
     options = BubblewrapConfig(workspace="/tmp")
