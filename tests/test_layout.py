@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "sandbox": {"bridge", "core", "config"},
     "engine": {"sandbox", "store", "core", "config"},
     "server": {"engine", "store", "core", "config", "bridge"},
-    "cli": {"client", "core", "config"},
+    "cli": {"client", "core", "config", "sandbox"},
     "client": {"core", "config"},
 }
 """Folder of `hawk` to the folders it may import; `errors` and the package itself are everybody's."""

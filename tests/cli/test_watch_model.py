@@ -1,10 +1,12 @@
 from datetime import timedelta
 
+import msgspec
+
 from hawk.cli import watch_model as model
 from hawk.cli import watch_plain
-from hawk.core.snapshot import Activity, Progress, Snapshot, Task
+from hawk.core.snapshot import Activity, Progress, SandboxFacts, Snapshot, Task
 from hawk.core.states import ActivityType, JobStatus, SamplePhase
-from tests.cli.snapshots import NOW, at, busy, ended, large, sample
+from tests.cli.snapshots import NOW, at, busy, count, ended, large, sample
 
 
 def test_attempts_are_ranked_by_how_much_they_need_a_person() -> None:
@@ -21,6 +23,42 @@ def test_each_concern_says_what_it_waits_for_and_how_long() -> None:
     assert texts["quick"] == "tool bash for 3s"
     assert texts["frozen"] == "worker's event loop is blocked for 1m 30s"
     assert "idle 6m 40s" in texts["idle"]
+
+
+def test_limits_that_a_sandbox_has_hit_stand_first() -> None:
+    hit = SandboxFacts("x.default", {"oom_killed": 2, "disk_full": 1})
+    lost = SandboxFacts("y.default", lost="the process that keeps the sandboxes has ended")
+    activity = Activity(ActivityType.TOOL, "bash", at(3))
+    snapshot = busy()
+    snapshot.tasks[0].samples = [
+        sample("a", SamplePhase.RUNNING, activity=activity, sandbox=hit),
+        sample("b", SamplePhase.ERRORED, error="no more room", sandbox=hit),
+        sample("c", SamplePhase.RUNNING, activity=activity, sandbox=lost),
+        sample("d", SamplePhase.RUNNING, activity=activity, sandbox=SandboxFacts("z.default")),
+    ]
+    assert {c.sample: c.text for c in model.concerns(snapshot, NOW, 10)[0]} == {
+        "a": "disk_full · oom_killed ×2 · tool bash for 3s",
+        "b": "disk_full · oom_killed ×2 · no more room",
+        "c": "sandbox lost · tool bash for 3s",
+        "d": "tool bash for 3s",
+    }
+
+
+def test_what_attempts_wait_for_is_said_where_it_is_more_than_their_turn() -> None:
+    snapshot = busy()
+    waiting = [sample(name, SamplePhase.WAITING, reason="queued") for name in "ab"]
+    snapshot.tasks[0].samples = waiting
+    snapshot.tasks[0].progress = count(waiting, 2)
+    assert model.waits(snapshot) == []
+    assert list(watch_plain.changes(snapshot, snapshot, NOW)) == []
+    other = msgspec.json.decode(msgspec.json.encode(snapshot), type=Snapshot)
+    for row in other.tasks[0].samples:
+        row.reason = "building its sandbox's setup layer (packages \x1b[2Jjq)"
+    line = "coding: 2 waiting: building its sandbox's setup layer (packages jq)"
+    assert model.waits(other) == [line]
+    assert line in watch_plain.render(other, NOW)
+    assert list(watch_plain.changes(snapshot, other, NOW)) == [line]
+    assert list(watch_plain.changes(other, other, NOW)) == []
 
 
 def test_every_activity_has_words() -> None:

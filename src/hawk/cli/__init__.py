@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "transcripts": ("transcripts:transcripts", "Print or save the transcripts of an eval set."),
     "stop": ("jobs:stop", "Stop an eval set or one sample, and keep the work so far."),
     "delete": ("jobs:delete", "Delete a job and everything it produced."),
+    "sandbox": ("sandbox:sandbox", "Build, look into and clean up sandboxes."),
     "doctor": ("doctor:doctor", "Say what this machine can do, and how to mend what it can't."),
     "server": ("server:server", "Run, start, stop or inspect the local server."),
     "auth": ("auth:auth", "Access tokens."),

@@ -17,6 +17,8 @@ from hawk.config.settings import Settings, load_settings
 from hawk.errors import AuthError, UsageError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from hawk.cli.local_server import ServerRecord
     from hawk.client import HawkClient
 
@@ -182,3 +184,24 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     except OSError:
         return []
     return [name for _, name in sorted(found, reverse=True)[:100]]
+
+
+def complete_sandbox(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Labels of sandboxes that live on this machine, and files."""
+    from click.shell_completion import CompletionItem
+
+    from hawk.sandbox.door import look_around
+    from hawk.sandbox.names import store_path
+
+    rows = [row for look in look_around(store_path()) for row in look.sandboxes]
+    labels = [CompletionItem(row["label"]) for row in rows if row["label"].startswith(incomplete)]
+    return [*labels, CompletionItem(incomplete, type="file")]
+
+
+def complete_image(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of imported images."""
+    from hawk.sandbox.images import names
+    from hawk.sandbox.layers import LayerStore
+    from hawk.sandbox.names import store_path
+
+    return [name for name in names(LayerStore(store_path())) if name.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""What a machine must and may have, each check on its own. None of them changes anything or starts a server."""
+"""What a machine must and may have, each check on its own. None of them leaves anything behind or starts a server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import msgspec
 
 from hawk import __version__
 from hawk.cli import local_server
-from hawk.cli.text import clean
+from hawk.cli.text import clean, plural, size
 from hawk.client import HawkClient
 from hawk.config.settings import Settings
 from hawk.errors import HawkError
@@ -32,6 +32,7 @@ LITTLE_DISK = 2 * 1024**3
 NO_DISK = 100 * 1024**2
 FEW_FILES = 1024  # a worker with hundreds of sandboxes and connections holds as many
 LITTLE_MEMORY = 2 * 1024**3
+HOME_ENTRIES = 20  # of the home directory, that are looked for in a sandbox
 
 
 class State(StrEnum):
@@ -112,7 +113,7 @@ def home(settings: Settings) -> Check:
 
 def disk(settings: Settings) -> Check:
     free = shutil.disk_usage(_nearest(settings.root)).free
-    detail = f"{_bytes(free)} free for {settings.root}"
+    detail = f"{size(free)} free for {settings.root}"
     remedy = "Free some space, or set HAWK_ROOT to another disk."
     if free < NO_DISK:
         return Check("disk", State.MISSING, detail, remedy)
@@ -125,7 +126,7 @@ def memory(settings: Settings) -> Check:
     import psutil
 
     available = psutil.virtual_memory().available
-    detail = f"{_bytes(available)} available, {os.cpu_count() or 1} cores"
+    detail = f"{size(available)} available, {os.cpu_count() or 1} cores"
     if available < LITTLE_MEMORY:
         return Check("memory", State.WARN, detail, "Lower HAWK_WORKERS, or run fewer attempts at once.")
     return Check("memory", State.OK, detail)
@@ -163,31 +164,52 @@ def installer(settings: Settings) -> Check:
     )
 
 
-def namespaces(settings: Settings) -> Check:
-    """Whether an ordinary user may make a user namespace: tried in a process of its own."""
-    code = "import ctypes,sys; sys.exit(1 if ctypes.CDLL(None, use_errno=True).unshare(0x10000000) else 0)"
-    if not sys.platform.startswith("linux"):
-        return Check("user namespaces", State.WARN, f"{sys.platform} has none", "Use docker for sandboxes.")
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, timeout=TIMEOUT, check=False
-    )
-    if done.returncode == 0:
-        return Check("user namespaces", State.OK, "allowed")
-    return Check(
-        "user namespaces",
-        State.WARN,
-        "not allowed: no bubblewrap sandboxes",
-        "As root: sysctl user.max_user_namespaces=15000 (and kernel.apparmor_restrict_unprivileged_userns=0); "
-        "or use docker.",
-    )
+def sandboxes(settings: Settings) -> Check:
+    """Makes one, in a store of its own, and looks out of it."""
+    import asyncio
+
+    from hawk.sandbox.checkup import check
+
+    try:
+        found = asyncio.run(check(_nearest(settings.home), _private(settings)))
+    except HawkError as ex:
+        return Check("sandboxes", State.WARN, f"none of bubblewrap: {clean(ex.message)}", ex.remedy)
+    if found.exposed:
+        return Check(
+            "sandboxes",
+            State.MISSING,
+            f"isolation fails: {'; '.join(found.exposed)}",
+            "Run nothing in sandboxes here that you don't trust; docs/sandboxes.md says what they need.",
+        )
+    if found.lacking:
+        detail = f"{found.summary}; but {'; '.join(found.lacking)}"
+        return Check("sandboxes", State.WARN, detail, "See docs/sandboxes.md for what they need.")
+    return Check("sandboxes", State.OK, found.summary)
 
 
-def bubblewrap(settings: Settings) -> Check:
-    path = shutil.which("bwrap")
-    if path is None:
-        return Check("bubblewrap", State.WARN, "no bwrap on the PATH", "Install bubblewrap.")
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    return Check("bubblewrap", State.OK, f"{clean(done.stdout) or 'bwrap'} at {path}")
+def _private(settings: Settings) -> list[Path]:
+    """Files and directories of this user that a sandbox must not see; some are enough."""
+    home = Path.home()
+    try:
+        entries = sorted(home.iterdir())[:HOME_ENTRIES]
+    except OSError:
+        entries = []
+    return [path for path in (settings.token_file, settings.root, *entries) if os.path.lexists(path)]
+
+
+def sandbox_store(settings: Settings) -> Check:
+    from hawk.sandbox.layers import LayerStore
+    from hawk.sandbox.names import store_path
+    from hawk.sandbox.sweep import keepers
+
+    directory = store_path(settings)
+    layers = LayerStore(directory).list()
+    detail = f"{plural(len(layers), 'layer')}, {size(sum(layer.bytes for layer in layers))}"
+    dead = [keeper for keeper in keepers(directory) if not keeper.alive]
+    if dead:
+        detail += f"; {plural(len(dead), 'keeper')} of sandboxes died and left things behind"
+        return Check("sandbox store", State.WARN, detail, "hawk sandbox sweep")
+    return Check("sandbox store", State.OK, detail)
 
 
 def docker(settings: Settings) -> Check:
@@ -240,10 +262,6 @@ def _nearest(path: Path) -> Path:
     return next(p for p in (path, *path.parents) if p.exists())
 
 
-def _bytes(count: int) -> str:
-    return f"{count / 1024**3:.1f} GiB" if count >= 1024**3 else f"{count / 1024**2:.0f} MiB"
-
-
 CHECKS: dict[str, Callable[[Settings], Check]] = {
     "python": python,
     "inspect-ai": inspect,
@@ -253,8 +271,8 @@ CHECKS: dict[str, Callable[[Settings], Check]] = {
     "sockets": sockets,
     "open files": files,
     "installer": installer,
-    "user namespaces": namespaces,
-    "bubblewrap": bubblewrap,
+    "sandboxes": sandboxes,
+    "sandbox store": sandbox_store,
     "docker": docker,
     "server": server,
 }

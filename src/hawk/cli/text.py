@@ -94,6 +94,14 @@ def duration(seconds: float | None) -> str:
     return f"{s // 86400}d {s // 3600 % 24:02}h"
 
 
+def size(count: float) -> str:
+    """Bytes for people: `0 B`, `34 KiB`, `12 MiB`, `1.5 GiB`."""
+    for unit, bytes_ in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if count >= bytes_:
+            return f"{count / bytes_:.1f} {unit}" if unit == "GiB" else f"{count / bytes_:.0f} {unit}"
+    return f"{count:.0f} B"
+
+
 def plural(count: int, noun: str) -> str:
     """`1 task`, `2 tasks`, `1,000 attempts`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -245,10 +245,9 @@ def _sandbox_marks(sample: Sample) -> list[str]:
     """Limits that its sandbox has hit: `oom_killed ×2`."""
     if sample.sandbox is None:
         return []
-    marks = [f"{clean(name)} ×{times}" for name, times in sorted(sample.sandbox.troubles.items())]
-    if sample.sandbox.lost is not None and sample.sandbox.lost not in sample.sandbox.troubles:
-        marks.append("sandbox lost")
-    return marks
+    troubles = sorted(sample.sandbox.troubles.items())
+    marks = [clean(name) + (f" ×{times}" if times > 1 else "") for name, times in troubles]
+    return [*marks, "sandbox lost"] if sample.sandbox.lost is not None else marks
 
 
 def _waiting_text(sample: Sample, idle: float, now: datetime) -> str:

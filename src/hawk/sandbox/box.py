@@ -142,25 +142,29 @@ class Box:
             "mark": mark,
         }
         message["env"] = {**message["env"], MARK: mark}
-        fds = [os.open(os.devnull, os.O_RDONLY)] if not stdin else list(os.pipe())
-        try:
-            out, err = os.pipe(), os.pipe()
-            theirs = [fds[0], out[1], err[1]]
-            try:
-                number, answer = await self.keeper.send(message, theirs)
-            except KeeperGoneError as ex:
-                os.close(out[0])
-                os.close(err[0])
+        with contextlib.ExitStack() as ours:
+            with contextlib.ExitStack() as theirs:
+                fds, feeding = [], -1
                 if stdin:
-                    os.close(fds[1])
-                raise BoxGoneError(str(ex)) from ex
-            finally:
-                os.close(out[1])
-                os.close(err[1])
-        finally:
-            os.close(fds[0])
-        feed = Input(fds[1], stdin) if stdin else None
-        outputs = Output(out[0], limit), Output(err[0], limit)
+                    read, feeding = os.pipe()
+                    ours.callback(os.close, feeding)
+                else:
+                    read = os.open(os.devnull, os.O_RDONLY)
+                theirs.callback(os.close, read)
+                collecting = []
+                for _ in ("output", "errors"):
+                    end, write = os.pipe()
+                    ours.callback(os.close, end)
+                    theirs.callback(os.close, write)
+                    collecting.append(end)
+                    fds.append(write)
+                try:
+                    number, answer = await self.keeper.send(message, [read, *fds])
+                except KeeperGoneError as ex:
+                    raise BoxGoneError(str(ex)) from ex
+            ours.pop_all()
+        feed = Input(feeding, stdin) if stdin else None
+        outputs = Output(collecting[0], limit), Output(collecting[1], limit)
         try:
             reply = await self._await(number, answer, patience)
         finally:

@@ -101,9 +101,13 @@ class Keeper:
         data = pack({**message, "id": number}, fds)
         try:
             await self._write(data, fds)
-        except OSError as ex:
+        except BaseException as ex:
             self._waiting.pop(number, None)
-            raise KeeperGoneError(f"the process that keeps the sandboxes has ended ({ex.strerror})") from ex
+            if isinstance(ex, OSError):
+                raise KeeperGoneError(
+                    f"the process that keeps the sandboxes has ended ({ex.strerror})"
+                ) from ex
+            raise
         return number, answer
 
     async def ask(self, message: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:

@@ -114,21 +114,31 @@ def _starting(lock: int) -> bool:
 
 def _remove(store: Path, names: list[str], swept: Swept) -> None:
     swept.processes = _kill(names)
-    left = set()
-    wanted = {f"hawk-{name}": name for name in names}
-    for path in cgroups.leftovers():
-        if path.name in wanted:
-            if cgroups.remove_tree(path):
-                swept.cgroups += 1
-            else:
-                left.add(wanted[path.name])
+    left = _remove_cgroups(names, swept)
     for name in names:
-        swept.directories += remove_scratch(str(store), name)
-        if name in left or (store / "scratch" / name).exists():
-            continue
-        for kind in ("sock", "json"):
-            (store / FOLDER / f"{name}.{kind}").unlink(missing_ok=True)
-        swept.keepers.append(name)
+        with contextlib.suppress(OSError):
+            swept.directories += remove_scratch(str(store), name)
+            if name in left or (store / "scratch" / name).exists():
+                continue
+            for kind in ("sock", "json"):
+                (store / FOLDER / f"{name}.{kind}").unlink(missing_ok=True)
+            swept.keepers.append(name)
+
+
+def _remove_cgroups(names: list[str], swept: Swept) -> set[str]:
+    """Returns the names of which some are left."""
+    wanted = {f"hawk-{name}": name for name in names}
+    try:
+        found = [path for path in cgroups.leftovers() if path.name in wanted]
+    except cgroups.Unavailable:
+        return set()
+    left = set()
+    for path in found:
+        if cgroups.remove_tree(path):
+            swept.cgroups += 1
+        else:
+            left.add(wanted[path.name])
+    return left
 
 
 def _kill(names: Collection[str]) -> int:
