@@ -56,7 +56,10 @@ docs: $(VENV)/.installed-dev
 	$(BIN)/python -m hawk.sandbox.manual
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks.overhead $(ARGS)
+	@missed=0; \
+	$(BIN)/python -m benchmarks.overhead $(ARGS) || missed=1; \
+	$(BIN)/python -m benchmarks.sandbox $(ARGS) || missed=1; \
+	exit $$missed
 
 clean:
 	rm -rf .venv .venvs .hawk dist build .pytest_cache .ruff_cache .mypy_cache

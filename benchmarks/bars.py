@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import shlex
@@ -22,8 +23,9 @@ class Bar:
         name: What was measured.
         figure: The measurement; NaN when it could not be made, which is a miss.
         limit: The most it may be.
-        unit: `s`, `ms`, `MB`, `x` or a count.
+        unit: `s`, `ms`, `MB`, `MiB`, `x` or a count.
         note: What it was measured from.
+        needed: Without a measurement it is a miss.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Bar:
     limit: float
     unit: str
     note: str = ""
+    needed: bool = True
 
     @property
     def ratio(self) -> float:
@@ -41,12 +44,14 @@ class Bar:
 
     @property
     def verdict(self) -> str:
+        if math.isnan(self.figure) and not self.needed:
+            return "NOT MEASURED"
         return "PASS" if self.figure <= self.limit else "MISS"
 
 
-def missing(name: str, limit: float, unit: str, why: str) -> Bar:
-    """A bar that could not be measured: a miss, with its reason."""
-    return Bar(name, float("nan"), limit, unit, f"NOT MEASURED: {why}")
+def missing(name: str, limit: float, unit: str, why: str, *, needed: bool = True) -> Bar:
+    """A bar that could not be measured, with its reason: a miss, unless it is not needed."""
+    return Bar(name, float("nan"), limit, unit, f"NOT MEASURED: {why}", needed)
 
 
 def table(bars: Sequence[Bar]) -> list[list[str]]:

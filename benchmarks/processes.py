@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
+
 from hawk.client import HawkClient
 from hawk.config.settings import Settings, load_settings
 
 T = TypeVar("T")
 BIN = Path(sys.executable).parent
+CALM_WAIT = 30  # seconds
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -53,6 +56,15 @@ def until(what: str, probe: Callable[[], T | None], timeout: float = 60, period:
             return found
         time.sleep(period)
     raise TimeoutError(f"not within {timeout:g} s: {what}")
+
+
+def calm() -> None:
+    """Wait for the machine to have little to do, but not for long."""
+    psutil.cpu_percent()
+    for _ in range(CALM_WAIT):
+        if psutil.cpu_percent(1.0) < 25:
+            return
+    print("  the machine is busy: the figures are worse than they could be", file=sys.stderr, flush=True)
 
 
 class Hawk:

@@ -17,7 +17,7 @@ import psutil
 import yaml
 
 from benchmarks.bars import Bar
-from benchmarks.processes import BIN, Hawk, environment, hawk, timed, until
+from benchmarks.processes import BIN, Hawk, calm, environment, hawk, timed, until
 from hawk.client import HawkClient
 from hawk.core.states import SamplePhase
 from hawk.store.rundir import RunDir
@@ -25,7 +25,6 @@ from hawk.store.rundir import RunDir
 TASKS = Path(__file__).with_name("trivial.py")
 NAMES = ("first", "second", "third", "fourth")
 MEGA = 1e6
-IDLE_WAIT = 30  # seconds
 
 
 def measure(rounds: int) -> list[Bar]:
@@ -76,11 +75,7 @@ def _settled(instance: Hawk) -> None:
         return True if any("--spare" in child.cmdline() for child in server.children()) else None
 
     until("the server keeps a spare runner", spare, period=0.5)
-    psutil.cpu_percent()
-    for _ in range(IDLE_WAIT):
-        if psutil.cpu_percent(1.0) < 25:
-            return
-    print("  the machine is busy: the figures are worse than they could be", file=sys.stderr, flush=True)
+    calm()
 
 
 @contextmanager
