@@ -1,6 +1,9 @@
 """A small coding eval: the agent edits files and runs tests in its sandbox; hidden tests score the result."""
 
+import sys
+import sysconfig
 from pathlib import Path
+from typing import Any
 
 import yaml
 from inspect_ai import Task, task
@@ -9,7 +12,7 @@ from inspect_ai.dataset import Sample
 from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolError, tool
-from inspect_ai.util import sandbox
+from inspect_ai.util import SandboxEnvironmentSpec, sandbox
 
 PROBLEMS = Path(__file__).resolve().with_name("problems.yaml")
 
@@ -34,9 +37,22 @@ def coding(message_limit: int = 30) -> Task:
         setup=note_attempt(),
         solver=react(tools=[bash(), write_file()]),
         scorer=hidden_tests(),
-        sandbox="local",
+        sandbox=isolated(),
         message_limit=message_limit,
     )
+
+
+def isolated() -> SandboxEnvironmentSpec:
+    """A sandbox with Python: this machine's, where programs have their place, else the one that runs this."""
+    config: dict[str, Any] = {"inspect_tools": False}  # bash and write_file are our own
+    if not any(Path(directory, "python3").exists() for directory in ("/usr/bin", "/usr/local/bin")):
+        library = Path(sysconfig.get_path("stdlib"))
+        modules = [path for path in library.iterdir() if path.name not in ("site-packages", "test")]
+        files = {f"/opt/python/lib/{library.name}/{path.name}": str(path) for path in modules}
+        files["/opt/python/bin/python3"] = str(Path(sys.executable).resolve())
+        config["setup"] = {"files": files}
+        config["environment"] = {"PATH": "/opt/python/bin:/usr/bin:/bin"}
+    return SandboxEnvironmentSpec.model_validate({"type": "bubblewrap", "config": config})
 
 
 def _sample(name: str, problem: dict[str, str]) -> Sample:

@@ -45,7 +45,8 @@ class Move(NamedTuple):
 
 @modelapi(name="scripted")
 class ScriptedAPI(ModelAPI):
-    """`scripted/<any name>`; model argument `pace` stretches (or shortens) its pauses."""
+    """`scripted/<any name>`; model argument `pace` stretches (or shortens) its pauses, `drops=false` keeps the
+    connection of `DROPPED` up."""
 
     def __init__(
         self,
@@ -54,9 +55,11 @@ class ScriptedAPI(ModelAPI):
         api_key: str | None = None,
         config: GenerateConfig | None = None,
         pace: float = 1.0,
+        drops: bool = True,
     ) -> None:
         super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
         self.pace = float(pace)
+        self.drops = drops
         self.problems: dict[str, Any] = yaml.safe_load(PROBLEMS.read_text(encoding="utf-8"))
 
     async def generate(
@@ -75,7 +78,7 @@ class ScriptedAPI(ModelAPI):
         turns = [message for message in input if isinstance(message, ChatMessageAssistant)]
         chance = random.Random(f"{problem}/{attempt}/{len(turns)}")
         await asyncio.sleep(self.pace * chance.uniform(0.2, 1.2))
-        if (problem, attempt) == DROPPED and len(turns) == 3 and DROPPED not in _dropped:
+        if self.drops and (problem, attempt) == DROPPED and len(turns) == 3 and DROPPED not in _dropped:
             _dropped.add(DROPPED)
             raise RuntimeError("The scripted connection broke, as connections do. The next try will hold.")
         move = _next_move(self.problems[problem]["drafts"], problem == STUBBORN, input, turns)

@@ -87,8 +87,8 @@ def test_a_task_that_ends_without_outcomes_is_run_again_only_as_often_as_allowed
 
 def test_a_worker_whose_eval_set_is_wrong_is_not_started_again() -> None:
     machine = running({0: ("a",)})
-    [end] = machine.handle(job.WorkerExited(0, "no such task", unfinished=("a",), hopeless=True))
-    assert end == job.Finish("no such task")
+    exited = job.WorkerExited(0, "no such task", unfinished=("a",), hopeless=True, remedy="name one")
+    assert machine.handle(exited) == [job.Finish("no such task", "name one")]
 
 
 def test_a_stop_asks_then_interrupts_then_kills() -> None:

@@ -26,3 +26,12 @@ def test_whole_frames_are_unpacked_at_once() -> None:
 def test_damage_is_an_error() -> None:
     with pytest.raises(zstd.ZstdError):
         zstd.unpack(b"no frame at all")
+
+
+@pytest.mark.parametrize("size", [1, 4096, 1 << 20])
+def test_what_is_packed_bit_by_bit_is_one_frame(size: int) -> None:
+    text = b"".join(TEXTS)[: 100 * size]
+    packer = zstd.Packer()
+    packed = b"".join(packer.feed(text[at : at + size]) for at in range(0, len(text), size)) + packer.finish()
+    assert zstd.unpack(packed) == text
+    assert packed[4:].find(packed[:4]) == -1

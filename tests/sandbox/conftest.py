@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import tempfile
@@ -30,6 +31,7 @@ def new_home() -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HAWK_HOME", str(path / "hawk"))
         patch.setenv("XDG_DATA_HOME", str(path / "data"))
+        patch.setenv("INSPECT_LOG_DIR", str(path / "logs"))
         for label in pool.LABELS:
             patch.delenv(label, raising=False)
         try:
@@ -41,11 +43,8 @@ def new_home() -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def new_keeper() -> AsyncIterator[Keeper]:
-    """The started keeper of this loop; the test is skipped where the machine allows none."""
-    try:
-        keeper = await pool.keeper()
-    except SandboxUnsupportedError as ex:
-        pytest.skip(f"NOT TESTED: {ex}")
+    """The started keeper of this loop."""
+    keeper = await pool.keeper()
     traces = of_this_process()
     try:
         yield keeper
@@ -61,7 +60,7 @@ async def boxes_of(keeper: Keeper) -> AsyncIterator[MakeBox]:
     made: list[Box] = []
 
     async def make(**fields: Any) -> Box:
-        config = BubblewrapConfig.model_validate(fields)
+        config = BubblewrapConfig.model_validate({"inspect_tools": False, **fields})
         lower = (await prepare(config))["default"]
         message = create_message(config, lower, f"box{len(made)}", config.network)
         made.append(await create(keeper, message, config))
@@ -74,8 +73,22 @@ async def boxes_of(keeper: Keeper) -> AsyncIterator[MakeBox]:
         assert (await keeper.ask({"op": "list"}))["sandboxes"] == []
 
 
+@pytest.fixture(scope="session")
+def supported() -> None:
+    """Skips what needs sandboxes where the machine allows none."""
+
+    async def start() -> None:
+        (await pool.start()).close()
+
+    with new_home():
+        try:
+            asyncio.run(start())
+        except SandboxUnsupportedError as ex:
+            pytest.skip(f"NOT TESTED: {ex}")
+
+
 @pytest.fixture
-def home() -> Iterator[Path]:
+def home(supported: None) -> Iterator[Path]:
     """`HAWK_HOME`, in a directory of its own."""
     with new_home() as path:
         yield path

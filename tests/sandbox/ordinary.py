@@ -48,7 +48,13 @@ def command(argv: Sequence[str]) -> list[str]:
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Variables of a command of the user."""
     kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ", "CI")}
-    return {**kept, "HOME": str(home), "HAWK_HOME": str(home / "hawk"), "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {
+        **kept,
+        "HOME": str(home),
+        "HAWK_HOME": str(home / "hawk"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **more,
+    }
 
 
 def run(

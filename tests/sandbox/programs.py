@@ -30,7 +30,12 @@ def _python_is_whole() -> bool:
     """Whether the system's Python has what attacks need: a minimal one lacks it."""
     path = shutil.which("python3", path=PATH)
     code = "import ctypes, json, socket, urllib.request"
-    return path is not None and subprocess.run([path, "-c", code], env={"PATH": PATH}, check=False).returncode == 0
+    return (
+        path is not None
+        and subprocess.run([path, "-c", code], env={"PATH": PATH}, check=False).returncode == 0
+    )
 
 
-needs_python = pytest.mark.skipif(not _python_is_whole(), reason="NOT TESTED: this machine's /usr has no whole python3")
+needs_python = pytest.mark.skipif(
+    not _python_is_whole(), reason="NOT TESTED: this machine's /usr has no whole python3"
+)

@@ -36,7 +36,7 @@ EXPECTED_WITH_ONE_USER = {"test_exec_as_user": _ONE_USER}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def module_keeper() -> AsyncIterator[Keeper]:
+async def module_keeper(supported: None) -> AsyncIterator[Keeper]:
     with new_home():
         async with new_keeper() as keeper:
             yield keeper
@@ -79,6 +79,8 @@ async def test_every_check_of_inspect_is_collected(request: pytest.FixtureReques
 
 async def test_root_bypasses_permissions(shared: BubblewrapSandbox) -> None:
     """As Linux has it, without any code of ours: a program of the sandbox opens what nobody may read or write."""
-    result = await shared.exec(["sh", "-c", "umask 777; echo one > x; echo two > x; cat x; stat -c %a x; rm -f x"])
+    result = await shared.exec(
+        ["sh", "-c", "umask 777; echo one > x; echo two > x; cat x; stat -c %a x; rm -f x"]
+    )
     is_root = (await shared.exec(["id", "-u"])).stdout == "0\n"
     assert (result.stdout == "two\n0\n") is is_root

@@ -41,6 +41,12 @@ class Traces:
                     found.add(one.pid)
         return found
 
+    def watched(self) -> list[str]:
+        """Those of the watched that live."""
+        return [
+            text for process in self._watched.values() if process.is_running() and (text := _alive(process))
+        ]
+
     def processes(self) -> list[str]:
         """Living processes: of a keeper by its name in their environment, and those that were watched."""
         found = {process.pid: process for process in _named(self.names)}
@@ -74,6 +80,25 @@ def mounts() -> list[str]:
     ]
 
 
+def keeper_processes(pid: int) -> list[psutil.Process]:
+    """A keeper's three: who cleans up behind the others, who holds the namespaces, who serves."""
+    first = psutil.Process(pid)
+    [second] = first.children()
+    [third] = second.children()
+    return [first, second, third]
+
+
+def processes_of(keeper: int, label: str) -> tuple[psutil.Process, psutil.Process]:
+    """A sandbox's bwrap outside, and its pid 1."""
+    wanted = f"HAWK_SANDBOX={label}".encode()
+    for monitor in keeper_processes(keeper)[2].children():
+        with contextlib.suppress(OSError):
+            if wanted in Path(f"/proc/{monitor.pid}/environ").read_bytes().split(b"\0"):
+                [first] = monitor.children()
+                return monitor, first
+    raise AssertionError(f"there is no sandbox {label}")
+
+
 def _named(names: str) -> Iterator[psutil.Process]:
     wanted = f"{pool.NAME}={names}".encode()
     for process in psutil.process_iter():
@@ -102,4 +127,5 @@ def assert_nothing_left(traces: Traces, seconds: float = SECONDS) -> None:
     """Nothing is left of them, or soon will be."""
     with contextlib.suppress(AssertionError):
         until("nothing is left", lambda: not traces.all(), seconds, 0.02)
-    assert traces.all() == []
+    left = traces.all()
+    assert not left, "\n".join(left)

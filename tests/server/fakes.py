@@ -84,6 +84,9 @@ class FakeEngine:
         self.killed.append(job_id)
         self.alive.discard(job_id)
 
+    def sweep(self) -> None:
+        pass
+
     def report(self, job_id: str) -> dict[str, Any]:
         return {"engine": self.name, "processes": []}
 

@@ -124,7 +124,7 @@ class SampleRow(msgspec.Struct):
     """One attempt in the process. Times are seconds since the epoch.
 
     Attributes:
-        status: pending, queued, running, completed, error or cancelled.
+        status: pending, queued (also while its sandbox is being made), running, completed, error or cancelled.
         last_activity_at: Of a running one: now minus this is its idle time.
         interrupt: The resolution that was requested and is not carried out yet.
     """
@@ -149,6 +149,11 @@ class SampleRow(msgspec.Struct):
     @property
     def key(self) -> tuple[str, int]:
         return str(self.sample_id), self.epoch
+
+    @property
+    def begun(self) -> bool:
+        """It is in flight, or about to be: its sandbox is being made. One that only waits has no count of events."""
+        return self.status == "running" or (self.status == "queued" and self.events is not None)
 
 
 class _Listing(msgspec.Struct):

@@ -18,6 +18,8 @@ _MODULES = (
     "hawk.bridge.capture",
     "hawk.bridge.definition",
     "hawk.bridge.live",
+    "hawk.bridge.sandboxtools",
+    "hawk.sandbox.provider",  # imported only: its keeper starts in the worker, at the first sandbox
     "anyio._backends._asyncio",
     "fsspec.implementations.chained",
     "inspect_ai._control.config_record",

@@ -255,7 +255,9 @@ def _waiting_text(sample: Sample, idle: float, now: datetime) -> str:
     parts = [clean(sample.verdict)] if sample.verdict else []
     activity = sample.activity
     if activity is not None:
-        what = f"{_ACTIVITIES.get(activity.type, activity.type.value)} {clean(activity.detail)}".rstrip()
+        kind = _ACTIVITIES.get(activity.type, activity.type.value)
+        preparing = sample.phase is SamplePhase.INIT and activity.detail
+        what = clean(activity.detail) if preparing else f"{kind} {clean(activity.detail)}".rstrip()
         since = f" for {duration(_age(activity.since, now))}" if activity.since else ""
         until = f", {duration(-_age(activity.deadline, now))} to go" if activity.deadline else ""
         parts.append(f"{what}{since}{until}")

@@ -76,6 +76,7 @@ class WorkerExited:
         unfinished: Task identifiers of its share with attempts that have no outcome.
         progressed: At least one attempt ended since this worker was last started.
         hopeless: Starting it again would end the same way (the eval set itself is wrong).
+        remedy: What to do about that.
     """
 
     index: int
@@ -83,6 +84,7 @@ class WorkerExited:
     unfinished: tuple[str, ...] = ()
     progressed: bool = False
     hopeless: bool = False
+    remedy: str | None = None
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,7 @@ class JobMachine:
         if self.stopping is not None or not event.unfinished:
             return self._gone(event.index, event.reason)
         if event.hopeless:
-            self._failure = self._failure or (event.reason, None)
+            self._failure = self._failure or (event.reason, event.remedy)
             return self._gone(event.index, event.reason)
         worker.fruitless = 0 if event.progressed else worker.fruitless + 1
         if not event.reason:

@@ -5,31 +5,54 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+_LEVEL = 1
+
 if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdDecompressor, ZstdError, compress
+    from compression.zstd import ZstdCompressor, ZstdDecompressor, ZstdError, compress
 
     def _frame() -> ZstdDecompressor:
         return ZstdDecompressor()
 
+    def _packer() -> ZstdCompressor:
+        return ZstdCompressor(level=_LEVEL)
+
     def pack(data: bytes) -> bytes:
         """One frame, at the level that costs least."""
-        return compress(data, level=1)
+        return compress(data, level=_LEVEL)
 
 else:
     from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
 
     if TYPE_CHECKING:
-        from zstandard import ZstdDecompressionObj
+        from zstandard import ZstdCompressionObj, ZstdDecompressionObj
 
     def _frame() -> ZstdDecompressionObj:
         return ZstdDecompressor().decompressobj()
 
+    def _packer() -> ZstdCompressionObj:
+        return ZstdCompressor(level=_LEVEL).compressobj()
+
     def pack(data: bytes) -> bytes:
         """One frame, at the level that costs least."""
-        return ZstdCompressor(level=1).compress(data)
+        return ZstdCompressor(level=_LEVEL).compress(data)
 
 
-__all__ = ["Unpacker", "ZstdError", "pack", "unpack"]
+__all__ = ["Packer", "Unpacker", "ZstdError", "pack", "unpack"]
+
+
+class Packer:
+    """Makes one frame of data that comes bit by bit, at the level that costs least."""
+
+    def __init__(self) -> None:
+        self._current = _packer()
+
+    def feed(self, data: bytes) -> bytes:
+        """What can be said so far."""
+        return self._current.compress(data)
+
+    def finish(self) -> bytes:
+        """The rest."""
+        return self._current.flush()
 
 
 class Unpacker:

@@ -135,11 +135,15 @@ class LocalEngine:
             psutil.wait_procs(doomed, timeout=5)
         self._reap(job_id)
         self._launched.pop(job_id, None)
-        sweep_sandboxes(self._store)
+        self._remove_links(run_dir)
+        self.sweep()
 
     def sweep(self) -> None:
         sweep_sandboxes(self._store)
-        remove_leftovers(LayerDirs(self._store))
+        try:
+            remove_leftovers(LayerDirs(self._store))
+        except OSError as ex:
+            _log.warning("what was left of unfinished layers in %s can't be removed: %s", self._store, ex)
 
     def report(self, job_id: str) -> dict[str, Any]:
         run_dir = self._run_dir(job_id)
@@ -207,6 +211,15 @@ class LocalEngine:
             with self._lock:
                 if not self._closed:
                     self._arm(RESPARE_LOOK, by)
+
+    def _remove_links(self, run_dir: RunDir) -> None:
+        """Remove the short paths to a job's sockets, which its supervisor had no time to."""
+        base = self._settings.run_base
+        with contextlib.suppress(OSError):
+            for link in base.iterdir():
+                if link.is_symlink() and link.readlink().is_relative_to(run_dir.path):
+                    link.unlink()
+            base.rmdir()
 
     def _reap(self, job_id: str) -> None:
         child = self._children.get(job_id)

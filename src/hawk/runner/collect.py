@@ -305,9 +305,9 @@ def _listen(worker: Worker) -> Live:
     try:
         tasks = socket.tasks()
         samples = {
-            row.eval_id: socket.samples(row.eval_id, ("running",))
+            row.eval_id: [sample for sample in socket.samples(row.eval_id) if sample.begun]
             for row in tasks
-            if row.completed_at is None and row.samples.in_flight
+            if row.completed_at is None and (row.samples.in_flight or row.samples.queued)
         }
     except ControlBusy as ex:
         return Live(error=str(ex), busy=True)

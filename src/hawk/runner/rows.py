@@ -15,6 +15,7 @@ from hawk.core.states import ActivityType, SamplePhase
 from hawk.core.text import one_line
 
 _CANCELED = "CancelledError"  # how Inspect records an attempt that was canceled
+_START = {False: "starting its sandbox", True: "putting its files into the sandbox, running its setup"}
 
 
 def ended(summary: SampleSummary) -> Sample:
@@ -83,7 +84,7 @@ def in_flight(
         idle_seconds=None if last is None else round(max(0.0, now.timestamp() - last), 1),
         http_retries=http_retries,
         recent_outcomes=outcomes,
-        activity=_activity(row, phase, events, awaited),
+        activity=_activity(row, phase, events, awaited or _START[sandbox is not None]),
         error=None if row.error is None else one_line(row.error, 2000),
         sandbox=sandbox,
     )
@@ -162,11 +163,11 @@ def _phase(row: SampleRow, events: list[EventBrief]) -> SamplePhase:
     return SamplePhase.RUNNING
 
 
-def _activity(row: SampleRow, phase: SamplePhase, events: list[EventBrief], awaited: str | None) -> Activity:
+def _activity(row: SampleRow, phase: SamplePhase, events: list[EventBrief], awaited: str) -> Activity:
     if row.activity is not None:
         return _from_control(row.activity)
     if phase is SamplePhase.INIT:
-        return Activity(ActivityType.SANDBOX, awaited or "starting its sandbox", iso(row.started_at))
+        return Activity(ActivityType.SANDBOX, awaited, iso(row.started_at or row.last_activity_at))
     if phase is SamplePhase.SCORING:
         return Activity(ActivityType.SCORING, events[-1].description, events[-1].timestamp)
     if events and events[-1].pending and events[-1].type == "sandbox":

@@ -176,7 +176,8 @@ class Supervisor:
         if found is None or status != 0:
             end = read_json(worker.home / "exit.json", Exit)
             reason = end.reason if end and end.reason else describe_status(status or 0) or "no enumeration"
-            self.dispatch(job.EnumerationFailed(reason, f"hawk logs {self.spec.job_id}"))
+            remedy = end.remedy if end and end.remedy else f"hawk logs {self.spec.job_id}"
+            self.dispatch(job.EnumerationFailed(reason, remedy))
             return
         try:
             plan = self.launcher.write_plan(found)
@@ -256,6 +257,7 @@ class Supervisor:
                 progressed=self.book.outcomes(worker.identifiers)
                 > self._outcomes_at_start.get(worker.index, 0),
                 hopeless=end is not None and end.code == 2,
+                remedy=(end.remedy or None) if end is not None else None,
             )
         )
 

@@ -29,12 +29,14 @@ class Exit(msgspec.Struct, omit_defaults=True):
         code: Exit code: 0 done, 1 failed, 2 the eval set itself is wrong, 130 interrupted.
         reason: One line.
         kind: Class of the exception, or empty.
+        remedy: What to do about it, or empty.
     """
 
     code: int
     at: str
     reason: str = ""
     kind: str = ""
+    remedy: str = ""
 
 
 def directory(run_dir: RunDir, mode: str, index: int) -> Path:
@@ -102,7 +104,7 @@ def _run(request: ForkRequest, run_dir: RunDir, home: Path) -> Exit:
         code = ex.code if isinstance(ex.code, int) else (0 if ex.code is None else 1)
         return _exit(code, "" if code == 0 else f"the definition exited with {ex.code!r}")
     except (PrerequisiteError, HawkError) as ex:
-        return _exit(2, _plain(str(ex)), type(ex).__name__)
+        return _exit(2, _plain(str(ex)), type(ex).__name__, getattr(ex, "remedy", None) or "")
     except BaseException as ex:
         sys.excepthook(type(ex), ex, ex.__traceback__)
         return _exit(1, f"{type(ex).__name__}: {_plain(str(ex))}".rstrip(": "), type(ex).__name__)
@@ -145,8 +147,8 @@ def _define(spec: JobSpec, run_dir: RunDir, limits: Limits) -> None:
         )
 
 
-def _exit(code: int, reason: str = "", kind: str = "") -> Exit:
-    return Exit(code=code, at=datetime.now(UTC).isoformat(), reason=reason[:2000], kind=kind)
+def _exit(code: int, reason: str = "", kind: str = "", remedy: str = "") -> Exit:
+    return Exit(code=code, at=datetime.now(UTC).isoformat(), reason=reason[:2000], kind=kind, remedy=remedy)
 
 
 def _plain(text: str) -> str:

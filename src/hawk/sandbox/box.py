@@ -61,6 +61,7 @@ class Box:
     troubles: dict[str, int] = field(default_factory=dict)
     _outputs: list[Output] = field(default_factory=list)
     _count: int = 0
+    _closed: bool = False
 
     def __post_init__(self) -> None:
         self.keeper.when_dead(self.label, self._died)
@@ -224,6 +225,8 @@ class Box:
     def _check(self) -> None:
         if self.lost is not None:
             raise BoxGoneError(self.lost)
+        if self._closed:
+            raise BoxGoneError("it was ended with its attempt")
         if self.keeper.gone:
             raise BoxGoneError("the process that keeps the sandboxes has ended")
 
@@ -238,6 +241,7 @@ class Box:
 
     async def close(self) -> None:
         """End it; nothing of it is left afterwards."""
+        self._closed = True
         self.keeper.forget(self.label)
         with contextlib.suppress(KeeperGoneError, KeeperRefusedError):  # it may have ended already
             await self.keeper.ask({"op": "destroy", "label": self.label})

@@ -246,7 +246,7 @@ class Keeper:
         session = killing.inner_pid(running.pid)
         pid = self._fork_into(sandbox)
         if pid == 0:
-            killing.run(sandbox.enter, session, running.mark)
+            killing.run(sandbox.visit, session, running.mark)
         self._children[pid] = lambda code: request.answer(ok=code == 0 or sandbox.ending)
 
     def _fork_into(self, sandbox: Sandbox) -> int:

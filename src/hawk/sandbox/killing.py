@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 MARK = "SANDBOX_COMMAND"
 
@@ -38,9 +38,10 @@ def run(enter: Callable[[], None], session: int, mark: str) -> NoReturn:
 
 def _kill_all(session: int, mark: bytes) -> bool:
     victims: set[int] = {session} - {0}
+    others: set[tuple[int, int]] = set()
     for _ in range(_ROUNDS):
         # Stopped first, so that a fork bomb does not outrun the killer.
-        found = _find(victims, session, mark)
+        found = _find(victims, session, mark, others)
         if not found:
             return True
         for pid in found - victims:
@@ -57,29 +58,54 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _find(known: set[int], session: int, mark: bytes) -> set[int]:
+def _find(known: set[int], session: int, mark: bytes, others: set[tuple[int, int]]) -> set[int]:
+    """Processes of the command that live; `others` are (pid, start) of those that are not its, known from before."""
+    rows = _processes()
+    # 0 is the session of what comes from outside, as commands do that are about to enter.
+    found = {pid for pid, row in rows.items() if row.parent in known or (session and row.session == session)}
+    _add_descendants(found, rows)
+    for pid, row in rows.items():
+        # Last and once each: a process that does nothing but fork lets nobody look at its memory for a long time.
+        if pid not in found and (pid, row.start) not in others:
+            if mark in _environment(pid):
+                found.add(pid)
+            else:
+                others.add((pid, row.start))
+    _add_descendants(found, rows)
+    return found
+
+
+class _Row(NamedTuple):
+    parent: int
+    session: int
+    start: int
+
+
+def _processes() -> dict[int, _Row]:
+    """All but pid 1, this one and those that have ended."""
+    rows = {}
     me = os.getpid()
-    rows: dict[int, tuple[int, int]] = {}
-    found: set[int] = set()
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) in (1, me):
             continue
-        pid = int(name)
         try:
-            with open(f"/proc/{pid}/stat", "rb") as f:
+            with open(f"/proc/{name}/stat", "rb") as f:
                 fields = f.read().rpartition(b")")[2].split()
-            if fields[0] in (b"Z", b"X"):
-                continue
-            rows[pid] = (int(fields[1]), int(fields[3]))
-            with open(f"/proc/{pid}/environ", "rb") as f:
-                if mark in f.read(1 << 17).split(b"\0"):
-                    found.add(pid)
         except OSError:
             continue
-    found |= {pid for pid, (parent, its) in rows.items() if its == session or parent in known}
-    grown = True
-    while grown:
-        more = {pid for pid, (parent, _) in rows.items() if parent in found and pid not in found}
-        grown = bool(more)
+        if fields[0] not in (b"Z", b"X"):
+            rows[int(name)] = _Row(int(fields[1]), int(fields[3]), int(fields[19]))
+    return rows
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as f:
+            return f.read(1 << 17).split(b"\0")
+    except OSError:
+        return []
+
+
+def _add_descendants(found: set[int], rows: dict[int, _Row]) -> None:
+    while more := {pid for pid, row in rows.items() if row.parent in found and pid not in found}:
         found |= more
-    return found

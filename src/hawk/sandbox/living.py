@@ -37,6 +37,8 @@ class Sandbox:
         next_look: Monotonic time of the next look at its disk usage; None while one is under way, or for memory.
         enter: Leads a child of its pid namespace into the rest of it.
         accounts: What is known of its users, by the name or number by which a command may ask for one.
+        enter: Leads a child of its pid namespace into the rest of it, limits included.
+        visit: The same without the limits: a killer needs its time and memory when those inside have used up theirs.
         deadline: Monotonic time at which it is ended; None never.
         reason: Why it ended, if we ended it: `wall_time`.
         destroyed_by: The requests for its end.
@@ -54,6 +56,7 @@ class Sandbox:
         self.own_network = message["network"] == "none"
         self.join_files = self.cgroup.join_files() if self.cgroup else []
         self.enter = join(pidfd, self.join_files, own_network=self.own_network)
+        self.visit = join(pidfd, [], own_network=self.own_network)
         self.accounts = {who: Identity(**row) for who, row in message.get("accounts", {}).items()}
         self.storage = message["storage"]
         limits = message["limits"]

@@ -1,0 +1,228 @@
+"""Sandboxes that use up, flood, swap and refuse: others, the keeper and the worker go on as before."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import secrets
+import tarfile
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hawk.sandbox.box import BoxGoneError
+from hawk.sandbox.client import Keeper
+from tests.sandbox.attacks import attack, output
+from tests.sandbox.conftest import MakeBox
+from tests.sandbox.programs import needs_python
+
+pytestmark = [pytest.mark.timeout(60), needs_python]
+
+SECRET = f"secret-{secrets.token_hex(16)}"
+
+
+@contextlib.asynccontextmanager
+async def loop_runs_on(longest: float = 1.0) -> AsyncIterator[None]:
+    """The event loop is never held for longer than that; memory stays as it is."""
+    gaps = [0.0]
+
+    async def tick() -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.005)
+            gaps.append(time.monotonic() - began)
+
+    before = psutil.Process().memory_info().rss
+    ticker = asyncio.create_task(tick())
+    try:
+        yield
+    finally:
+        ticker.cancel()
+    assert max(gaps) < longest
+    assert psutil.Process().memory_info().rss - before < 100 << 20
+
+
+async def test_a_flood_of_output_holds_neither_the_loop_nor_memory(box: MakeBox) -> None:
+    sandbox = await box()
+    async with loop_runs_on():
+        flood = "yes 0123456789 & yes 9876543210 >&2 & wait"
+        with pytest.raises(TimeoutError):
+            await sandbox.run(["sh", "-c", flood], timeout=3)
+        assert await output(sandbox, "echo on") == "on\n"
+
+
+async def test_a_flood_from_the_background_holds_neither_the_loop_nor_memory(box: MakeBox) -> None:
+    sandbox = await box()
+    async with loop_runs_on():
+        done = await sandbox.run(["sh", "-c", "yes & echo started"])
+        assert b"started" in done.stdout or done.truncated
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            assert await output(sandbox, "echo on") == "on\n"
+        await sandbox.close()
+
+
+async def test_a_fork_bomb_is_killed_with_its_command(box: MakeBox) -> None:
+    sandbox, other = await box(limits={"processes": 200}), await box()
+    bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass"
+    running = asyncio.create_task(sandbox.run(["python3", "-c", bomb], timeout=2))
+    slowest = 0.0
+    while not running.done():
+        began = time.monotonic()
+        assert (await other.run(["true"])).code == 0
+        slowest = max(slowest, time.monotonic() - began)
+    with pytest.raises(TimeoutError):
+        await running
+    assert slowest < 10
+    assert await output(sandbox, "cat /proc/[0-9]*/comm | grep -c python") == "0\n"
+
+
+async def test_a_memory_bomb_of_many_processes_takes_only_its_own_sandbox(box: MakeBox) -> None:
+    sandbox, other = await box(limits={"memory": "128m", "processes": 64}), await box()
+    before = psutil.virtual_memory().available
+    bomb = "for i in 1 2 3 4 5 6 7 8; do (head -c 400M /dev/zero | tail >/dev/null) & done; wait"
+    await sandbox.run(["sh", "-c", bomb], timeout=30)
+    assert (await other.run(["echo", "on"])).stdout == b"on\n"
+    assert (await sandbox.run(["echo", "on"])).stdout == b"on\n"
+    assert before - psutil.virtual_memory().available < 1 << 30
+
+
+async def test_memory_written_to_files_is_limited_too(box: MakeBox) -> None:
+    sandbox = await box(limits={"memory": "64m", "workspace": "32m"})
+    script = "head -c 100M /dev/zero > /dev/shm/a; head -c 100M /dev/zero > /tmp/b; ls -s /dev/shm/a /tmp/b"
+    sizes = [int(row.split()[0]) for row in (await output(sandbox, script)).splitlines() if row[:1].isdigit()]
+    assert sum(sizes) < 100 << 10
+
+
+async def test_an_inode_bomb_fills_only_its_own_sandbox(box: MakeBox) -> None:
+    sandbox, other = await box(limits={"inodes": 2000}), await box()
+    script = """
+made = 0
+try:
+    while True:
+        os.mkdir(f"/tmp/{made}")
+        made += 1
+except OSError as ex:
+    tell([made, errno.errorcode[ex.errno]])
+"""
+    made, why = await attack(sandbox, script)
+    assert made < 2000
+    assert why == "ENOSPC"
+    await other.write("file", b"x")
+
+
+async def test_orphans_leave_no_zombies(box: MakeBox) -> None:
+    sandbox = await box()
+    script = """
+for _ in range(3000):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os._exit(0)
+        os._exit(0)
+    os.wait()
+for _ in range(300):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(0.1)
+        os._exit(0)
+    os.wait()
+tell(len(processes()))
+"""
+    await attack(sandbox, script)
+    count = "for p in /proc/[0-9]*; do cut -d' ' -f3 $p/stat; done 2>/dev/null | grep -c Z; true"
+    async with asyncio.timeout(10):
+        while await output(sandbox, "cat /proc/[0-9]*/comm | grep -c python; true") != "0\n":
+            await asyncio.sleep(0.02)
+    assert await output(sandbox, count) == "0\n"
+
+
+async def test_a_command_that_stops_itself_and_refuses_signals_is_killed(box: MakeBox) -> None:
+    sandbox = await box()
+    script = "trap '' TERM INT HUP QUIT USR1; (trap '' TERM; kill -STOP $$) & kill -STOP $$; sleep 30"
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await sandbox.run(["sh", "-c", script], timeout=0.5)
+    assert time.monotonic() - began < 5
+    assert await output(sandbox, "ls -d /proc/[0-9]* | wc -l") == "4\n"  # pid 1, this shell and its two
+
+
+SWAPPER = """
+RENAME_EXCHANGE = 2
+public = GIVEN
+os.chdir("/workspace")
+os.makedirs("tree/inner", exist_ok=True)
+for name, content in (("file", "mine"), ("tree/inner/file", "mine")):
+    write(name, content)
+os.symlink(f"{public}/file", "link")
+os.symlink(public, "linked-tree")
+os.symlink("/etc", "tree/linked-inner")
+os.symlink("/etc/shadow", "shadow")
+pairs = [(b"file", b"link"), (b"tree", b"linked-tree"), (b"tree/inner", b"tree/linked-inner"), (b"file", b"shadow")]
+deadline = time.monotonic() + 4
+turns = 0
+while time.monotonic() < deadline:
+    for a, b in pairs:
+        libc.renameat2(-100, a, -100, b, RENAME_EXCHANGE)
+        turns += 1
+tell(turns)
+"""
+
+
+async def test_an_export_follows_no_link_out_however_it_is_swapped(box: MakeBox) -> None:
+    with tempfile.TemporaryDirectory(prefix="hk-public-") as place:
+        public = Path(place)
+        public.chmod(0o755)
+        (public / "file").write_text(SECRET)
+        sandbox = await box()
+        swapping = asyncio.create_task(attack(sandbox, SWAPPER, place))
+        exports = []
+        while not swapping.done():
+            for prefix in ("workspace", "workspace/tree", "workspace/tree/inner", "workspace/file"):
+                exports.append(await exported(sandbox.label, sandbox.keeper, prefix))
+        assert await swapping > 1000
+    assert len(exports) > 20
+    contents = [content for files in exports for content in files.values()]
+    assert b"mine" in contents
+    assert {content for content in contents if content not in (b"mine", b"")} == set()
+
+
+async def exported(label: str, keeper: Keeper, prefix: str) -> dict[str, bytes]:
+    """Content of the files in an export."""
+    with tempfile.TemporaryFile() as target:
+        await keeper.ask(
+            {"op": "export", "label": label, "prefix": prefix, "max_bytes": None}, [target.fileno()]
+        )
+        target.seek(0)
+        data = target.read()
+    assert SECRET.encode() not in data
+    files = {}
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for member in tar:
+            if member.isreg():
+                content = tar.extractfile(member)
+                assert content is not None
+                files[member.name] = content.read().rstrip(b"\0")
+    return files
+
+
+async def test_a_sandbox_that_lives_no_more_takes_no_descriptors_with_it(
+    box: MakeBox, keeper: Keeper
+) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    for turn in range(5):
+        sandbox = await box()
+        await sandbox.run(["sh", "-c", "yes > /dev/null & sleep 60 & echo x"])
+        if turn % 2:
+            with pytest.raises(TimeoutError):
+                await sandbox.run(["sleep", "60"], timeout=0.1)
+        await sandbox.close()
+        with pytest.raises(BoxGoneError):
+            await sandbox.run(["true"])
+    assert set(os.listdir("/proc/self/fd")) == before

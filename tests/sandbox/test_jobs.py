@@ -1,0 +1,247 @@
+"""Jobs with sandboxes: whatever dies, nothing of them is left; what happened in them is in the job's status."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hawk.core.states import StopAction
+from tests.sandbox.jobs import TOTAL, Remains, keepers, rows, store, submit
+from tests.system import System, kill, repeated, running, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("supported")]
+
+ON_DISK = {"storage": "disk"}
+
+
+@pytest.fixture(scope="module")
+def system(supported: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with running(tmp_path_factory.mktemp("jobs")) as up:
+        yield up
+
+
+def all_ran(system: System, job: str) -> Remains:
+    """Wait until every attempt runs in its sandbox: what is there then."""
+    until(f"the attempts of {job} run", lambda: len(system.lines(job, "ran")) >= TOTAL)
+    remains = Remains(system, job)
+    assert len(remains.processes) > 2 * TOTAL
+    assert remains.all() != []
+    return remains
+
+
+def nothing_is_left(remains: Remains, seconds: float = 10.0) -> None:
+    with contextlib.suppress(AssertionError):
+        until("nothing is left", lambda: not remains.all(), seconds)
+    assert remains.all() == []
+
+
+# --- whatever dies
+
+
+def kill_the_workers(system: System, job: str) -> None:
+    for pid in system.workers(job):
+        kill(pid)
+
+
+def kill_the_keepers(system: System, job: str) -> None:
+    for pid in keepers(system, job).values():
+        with contextlib.suppress(psutil.Error):
+            for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+                kill(process.pid)
+
+
+def kill_workers_and_keepers(system: System, job: str) -> None:
+    kill_the_keepers(system, job)
+    kill_the_workers(system, job)
+
+
+def kill_the_supervisor_and_workers(system: System, job: str) -> None:
+    kill(system.supervisor(job))
+    kill_workers_and_keepers(system, job)
+
+
+@pytest.mark.parametrize(
+    "murder", [kill_the_workers, kill_workers_and_keepers, kill_the_supervisor_and_workers]
+)
+def test_a_job_goes_on_and_nothing_is_left_of_its_dead_sandboxes(
+    system: System, murder: Callable[[System, str], None]
+) -> None:
+    job = murder.__name__.replace("_", "-")
+    submit(system, job, ON_DISK)
+    before = all_ran(system, job)
+    murder(system, job)
+    end = system.finish(job)
+    assert (end.status, end.reason, end.progress.completed) == ("complete", None, TOTAL)
+    nothing_is_left(before)
+
+
+def test_a_sandbox_outlives_its_supervisor(system: System) -> None:
+    submit(system, "adopted", ON_DISK, seconds=3.0)
+    before = all_ran(system, "adopted")
+    kept = keepers(system, "adopted")
+    kill(system.supervisor("adopted"))
+    until("it has another one", lambda: system.supervisor("adopted") is not None)
+    until("which looks after it", lambda: "adopted" in system.run_dir("adopted").journal_file.read_text())
+    assert keepers(system, "adopted") == kept
+    end = system.finish("adopted")
+    assert (end.status, end.progress.completed) == ("complete", TOTAL)
+    assert repeated(system.lines("adopted", "begin")) == []
+    nothing_is_left(before)
+
+
+def test_what_everything_leaves_that_is_killed_at_once_is_gone_with_the_next_server(tmp_path: Path) -> None:
+    with running(tmp_path) as own:
+        submit(own, "all", ON_DISK, seconds=2.0)
+        before = all_ran(own, "all")
+        own.kill_server()
+        kill_the_supervisor_and_workers(own, "all")
+        until("the processes have ended", lambda: not own.processes("all"))
+        assert keepers(own, "all") != {}
+        assert list((store(own) / "scratch").iterdir()) != []
+        own.start()
+        assert own.finish("all").progress.completed == TOTAL
+        nothing_is_left(before)
+
+
+def test_a_server_sweeps_also_when_no_job_is_left(tmp_path: Path) -> None:
+    with running(tmp_path) as own:
+        submit(own, "gone", ON_DISK, seconds=20.0)
+        before = all_ran(own, "gone")
+        own.kill_server()
+        kill_the_supervisor_and_workers(own, "gone")
+        until("the processes have ended", lambda: not own.processes("gone"))
+        own.run_dir("gone").path.rename(tmp_path / "elsewhere")
+        assert before.of_sandboxes() != []
+        own.start()
+        until("nothing is left", lambda: not before.of_sandboxes())
+
+
+def test_one_killed_keeper_costs_its_attempts_one_try(system: System) -> None:
+    submit(system, "keeper", ON_DISK, command="sleep 3", retry_on_error=2)
+    until("attempts run", lambda: len(system.lines("keeper", "begin")) >= TOTAL)
+    before = Remains(system, "keeper")
+    kill_the_keepers(system, "keeper")
+    end = system.finish("keeper")
+    assert (end.status, end.progress.completed) == ("complete", TOTAL)
+    assert {sample.retries for task in end.tasks for sample in task.samples} == {1}
+    nothing_is_left(before)
+
+
+# --- stop and delete
+
+
+@pytest.mark.parametrize("action", list(StopAction))
+def test_a_stop_leaves_nothing(system: System, action: StopAction) -> None:
+    job = f"stop-{action}"
+    submit(system, job, ON_DISK, command="sleep 60")
+    until("attempts run", lambda: len(system.lines(job, "begin")) >= TOTAL)
+    before = Remains(system, job)
+    with system.client() as client:
+        assert client.stop(job, action, None).acknowledged
+    assert system.finish(job).status.terminal
+    nothing_is_left(before)
+
+
+def test_deleting_a_running_job_leaves_nothing(system: System) -> None:
+    submit(system, "deleted", ON_DISK, seconds=30.0)
+    before = all_ran(system, "deleted")
+    with system.client() as client:
+        client.delete("deleted")
+    assert before.all() == []
+    assert not system.run_dir("deleted").path.exists()
+
+
+def test_deleting_a_job_that_builds_a_layer_leaves_nothing(system: System) -> None:
+    submit(system, "building", {"setup": {"script": "sleep 60"}})
+    until("it builds", lambda: list((store(system) / "building").glob("*/root/workspace")))
+    before = Remains(system, "building")
+    with system.client() as client:
+        client.delete("building")
+    assert before.all() == []
+
+
+# --- the status
+
+
+def test_limits_that_are_hit_show_in_the_status_and_stay_there(system: System) -> None:
+    command = (
+        "for i in 1 2; do python3 -c 'bytearray(200 << 20)'; done; head -c 9000000 /dev/zero > /workspace/x"
+    )
+    limits = {"memory": "64m", "workspace": "4m"}
+    submit(system, "troubles", {"limits": limits}, command=command, seconds=6.0)
+
+    def hit() -> bool:
+        known = rows(system, "troubles")
+        return bool(known) and all(row.sandbox is not None and row.sandbox.troubles for row in known)
+
+    until("it shows of attempts in flight", hit)
+    flying = [row for row in rows(system, "troubles") if row.phase.in_flight]
+    assert flying
+    for row in flying:
+        assert row.sandbox is not None
+        assert row.sandbox.label.endswith(".default")
+        assert set(row.sandbox.limits) == {"memory", "processes", "workspace"}
+        assert row.sandbox.lost is None
+    seen = {(row.id, row.epoch): row.sandbox for row in flying}
+    assert "disk_full" in system.hawk("watch", "troubles", "--no-follow").stdout
+    end = system.finish("troubles")
+    assert end.progress.completed == TOTAL
+    ended = {(row.id, row.epoch): row.sandbox for task in end.tasks for row in task.samples}
+    assert {key: ended[key] for key in seen} == seen
+
+
+def test_a_sandbox_that_is_lost_is_the_attempts_error(system: System) -> None:
+    submit(system, "lost", {"limits": {"wall_time": 1}}, command="sleep 30", retry_on_error=0)
+    end = system.finish("lost")
+    assert end.progress.errored == TOTAL
+    for row in (row for task in end.tasks for row in task.samples):
+        assert row.error is not None
+        assert "it has lived as long as it may" in row.error
+        assert row.sandbox is not None
+        assert row.sandbox.troubles == {"wall_time": 1}
+        assert row.sandbox.lost is not None
+
+
+def test_attempts_say_that_they_wait_for_their_sandboxs_setup(system: System) -> None:
+    submit(system, "slow", {"setup": {"script": "sleep 5"}}, seconds=0.0)
+    why = "building its sandbox's setup layer (script sleep 5)"
+    until("they do", lambda: {row.reason for row in rows(system, "slow")} == {why})
+    assert why in system.hawk("watch", "slow", "--no-follow").stdout
+    assert system.finish("slow").progress.completed == TOTAL
+
+
+def test_attempts_whose_sandbox_is_being_made_are_in_flight_and_say_so(system: System) -> None:
+    services = {"db": {"inspect_tools": False, "ready": "sleep 4"}}
+    submit(system, "starting", {"services": services}, seconds=0.0)
+
+    def all_start() -> bool:
+        said = [
+            row.activity.detail for row in rows(system, "starting") if row.phase == "init" and row.activity
+        ]
+        return said == ["starting its sandbox"] * TOTAL
+
+    until("all start their sandboxes", all_start)
+    assert "starting its sandbox" in system.hawk("watch", "starting", "--no-follow").stdout
+    end = system.finish("starting")
+    assert (end.progress.completed, repeated(system.lines("starting", "begin"))) == (TOTAL, [])
+
+
+def test_a_setup_that_fails_is_the_reason_of_the_job(system: System) -> None:
+    submit(system, "wrong", {"setup": {"script": "echo out of paint >&2; exit 3"}})
+    end = system.finish("wrong")
+    assert end.status == "failed"
+    assert "out of paint" in (end.reason or "")
+    assert {row.error for task in end.tasks for row in task.samples} == {end.reason}
+
+
+def test_a_service_that_is_not_ready_is_the_attempts_error(system: System) -> None:
+    services = {"db": {"inspect_tools": False, "command": "exit 4", "ready": "false"}}
+    submit(system, "service", {"services": services}, retry_on_error=0)
+    end = system.finish("service")
+    assert {row.error for task in end.tasks for row in task.samples} == {
+        "The service db ended before it was ready: exit code 4."
+    }
