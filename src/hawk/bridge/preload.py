@@ -18,8 +18,6 @@ _MODULES = (
     "hawk.bridge.capture",
     "hawk.bridge.definition",
     "hawk.bridge.live",
-    "hawk.bridge.sandboxtools",
-    "hawk.sandbox.provider",  # imported only: its keeper starts in the worker, at the first sandbox
     "anyio._backends._asyncio",
     "fsspec.implementations.chained",
     "inspect_ai._control.config_record",
@@ -45,6 +43,8 @@ _MODULES = (
     "inspect_ai.model._openai",
     "inspect_ai.model._openai_responses",
     "inspect_ai.model._providers.anthropic",
+    "hawk.bridge.sandboxtools",
+    "hawk.sandbox.provider",  # imported only: its keeper starts in the worker, at the first sandbox
 )
 
 

@@ -32,7 +32,7 @@ from hawk.sandbox.chores import CHORES, run_chore
 from hawk.sandbox.enter import Identity, become
 from hawk.sandbox.living import LOST, Running, Sandbox
 from hawk.sandbox.presence import Presence
-from hawk.sandbox.spawn import Spawning, spawn
+from hawk.sandbox.spawn import Spawning
 from hawk.sandbox.talk import Conversation, Request
 from hawk.sandbox.wire import Unpacker, pack
 
@@ -122,9 +122,25 @@ class Keeper:
             cgroup = self._place.cgroups.create(
                 label, memory=limits["memory"], processes=limits["processes"], cpus=limits.get("cpus")
             )
-        spawning = spawn(request.message, self._place.single_id, cgroup, self._init, network)
+        spawning = Spawning(request.message, single_id=self._place.single_id, cgroup=cgroup)
+        try:
+            spawning.start(self._init, network)
+        except OSError:
+            spawning.close()
+            raise
         self._children[spawning.monitor] = lambda _: self._ended(spawning, request)
+        self._watch(spawning.notify, lambda: self._step(spawning))
         self._watch(spawning.ready, lambda: self._ready(spawning, request))
+
+    def _step(self, spawning: Spawning) -> None:
+        """What is started has stopped on its way, for something that only the keeper can do."""
+        try:
+            more = spawning.step()
+        except OSError:
+            more = False
+            spawning.kill()
+        if not more:
+            self._unwatch(spawning.notify)
 
     def _ready(self, spawning: Spawning, request: Request) -> None:
         self._unwatch(spawning.ready)
@@ -139,6 +155,7 @@ class Keeper:
 
     def _ended(self, spawning: Spawning, request: Request) -> None:
         """bwrap ended before the sandbox was there."""
+        self._unwatch(spawning.notify)
         self._unwatch(spawning.ready)
         request.fail(errno.EIO, "create", spawning.why() or "bwrap ended at once")
         spawning.close()

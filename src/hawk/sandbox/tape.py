@@ -1,9 +1,9 @@
 """A row of system calls, and a program of some hundred bytes that makes them and then becomes another program.
 
-Keeper side: standard library only. A command needs some forty calls between its start and its exec (`command.py`).
-A forked child of the keeper could make them, but a fork of a Python process copies hundreds of pages on the way: five
-times the processor time of the command itself. This program is started as any other, by `posix_spawn`, shares nothing
-with the keeper, and does what the tape says.
+Keeper side: standard library only. A command needs some forty calls between its start and its exec (`command.py`), a
+sandbox as many before it is bwrap's (`spawn.py`). A forked child of the keeper could make them, but a fork of a Python
+process copies hundreds of pages on the way: five times the processor time of the command itself. This program is
+started as any other, by `posix_spawn`, shares nothing with the keeper, and does what the tape says.
 
 A row is eight words: the call's number, six arguments, and whether it may fail. The first call that fails and must not
 is the end: where and why goes to descriptor 3, and the exit code is 126.
@@ -99,8 +99,12 @@ CALLS = {
     "close": (3, 57),
     "close_range": (436, 436),
     "execve": (59, 221),
+    "fchmodat": (268, 53),
+    "fchownat": (260, 54),
     "fcntl": (72, 25),
     "ioctl": (16, 29),
+    "mkdirat": (258, 34),
+    "mount": (165, 40),
     "openat": (257, 56),
     "prctl": (157, 167),
     "prlimit64": (302, 261),
@@ -109,7 +113,9 @@ CALLS = {
     "setresgid": (119, 149),
     "setresuid": (117, 147),
     "setsid": (112, 157),
+    "splice": (275, 76),
     "umask": (95, 166),
+    "unshare": (272, 97),
     "write": (1, 64),
 }
 """Numbers of the calls for x86_64 and aarch64, from the kernel's tables."""
