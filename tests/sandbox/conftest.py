@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -106,3 +107,25 @@ async def box(keeper: Keeper) -> AsyncIterator[MakeBox]:
     """Makes sandboxes: `await box(limits={"memory": "64m"})`."""
     async with boxes_of(keeper) as make:
         yield make
+
+
+@pytest.fixture(autouse=True)
+def heard(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What sandboxes log reaches `caplog` even after an eval in this process has set up logging for itself."""
+    if "caplog" not in request.fixturenames:
+        yield
+        return
+    handler = request.getfixturevalue("caplog").handler
+    logger = logging.getLogger("hawk.sandbox")
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("hawk.sandbox"):
+            logging.getLogger(name).disabled = False
+    before = logger.propagate, logger.level, logging.root.manager.disable
+    logging.disable(logging.NOTSET)
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+    logger.propagate, logger.level = before[:2]
+    logging.disable(before[2])

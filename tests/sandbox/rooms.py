@@ -160,7 +160,7 @@ def picture(root: Path, *, times: bool = True, owners: bool = True) -> dict[str,
 
 def names_in(directory: int | str | Path) -> list[str]:
     """Sorted."""
-    return sorted(os.fsdecode(name) for name in os.listdir(directory))  # noqa: PTH208
+    return sorted(os.fsdecode(name) for name in os.listdir(directory))
 
 
 def open_descriptors() -> int:

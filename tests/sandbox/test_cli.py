@@ -13,6 +13,8 @@ from hawk.sandbox.layers import LayerStore
 from tests.cli.terminal import Terminal
 from tests.sandbox.hawkrun import JOB, hawk, listed, living, said, small_root, write_config
 
+pytestmark = pytest.mark.slow
+
 SETUP = """
 setup:
   files: {data.txt: {text: "some data"}}

@@ -19,6 +19,8 @@ from tests.sandbox.hawkrun import HAWK, hawk, listed, living, said, write_config
 from tests.sandbox.rooms import needs_root
 from tests.system import until
 
+pytestmark = pytest.mark.slow
+
 LOCAL_MODES = 3  # index of termios' local flags
 PROMPT = r"(?m)[$#]$"
 

@@ -25,6 +25,7 @@ from tests.system import until
 MISSING = [name for name in ("docker", "dockerd", "containerd", "runc") if shutil.which(name) is None]
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(bool(MISSING), reason=f"NOT TESTED: this machine has no {', no '.join(MISSING)}"),
     pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: a docker engine is started by root"),
 ]

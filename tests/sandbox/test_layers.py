@@ -163,7 +163,7 @@ def test_who_waits_for_another_process_says_for_which(
 
     async def ask() -> Layer:
         asker = asyncio.create_task(store.get_or_build(KEY, "x", Builder()))
-        while "waiting for process" not in caplog.text:  # noqa: ASYNC110
+        while "waiting for process" not in caplog.text:
             await asyncio.sleep(0.005)
         os.kill(pid, signal.SIGKILL)
         return await asker

@@ -15,7 +15,7 @@ from tests.sandbox.evals import doing, error_of, in_sample, in_samples, run_eval
 from tests.sandbox.programs import needs
 from tests.system import until
 
-pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
 
 SLEEPERS = r"""
 for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline | grep -o '^sleep 7[0-9]*'; done 2>/dev/null | sort; true
@@ -182,7 +182,7 @@ def test_a_file_of_200_mb_goes_in_and_out() -> None:
     ],
     ids=ascii,
 )
-def test_any_name_is_a_name(name: str, make_one: None = None) -> None:
+def test_any_name_is_a_name(name: str) -> None:
     async def work(box: SandboxEnvironment) -> tuple[str, int]:
         await box.write_file(name, "content")
         listed = await box.exec(["sh", "-c", "ls -A | wc -l"])

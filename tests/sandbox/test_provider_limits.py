@@ -14,7 +14,7 @@ from hawk.sandbox.provider import BubblewrapSandbox
 from tests.sandbox.evals import in_sample, play
 from tests.sandbox.programs import needs
 
-pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
 
 MEMORY_BOMB = "head -c 300M /dev/zero | tail > /dev/null; echo ended with $? >&2; exit 1"
 FORK_BOMB = """
@@ -98,6 +98,16 @@ def test_a_file_that_does_not_fit_is_an_error_of_its_own() -> None:
         return await box.read_file("small")
 
     assert in_sample(work, {"limits": {"workspace": "32m"}}) == "fits"
+
+
+def test_a_sandbox_on_disk_that_writes_too_much_ends_and_says_so() -> None:
+    async def work(box: SandboxEnvironment) -> str:
+        with pytest.raises(SandboxUnavailableError) as caught:
+            await box.exec(["sh", "-c", "for i in 1 2 3; do head -c 20M /dev/zero > $i; done; sleep 40"])
+        return str(caught.value)
+
+    said = in_sample(work, {"limits": {"workspace": "32m"}, "storage": "disk"})
+    assert "its workspace limit was reached" in said
 
 
 def test_a_fork_bomb_is_held_and_called_so() -> None:

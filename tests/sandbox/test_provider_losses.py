@@ -16,7 +16,7 @@ from hawk.sandbox.sweep import sweep
 from tests.sandbox.evals import doing, in_samples, run_eval
 from tests.sandbox.traces import keeper_processes, processes_of
 
-pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
 
 
 async def sleeping(box: SandboxEnvironment) -> asyncio.Task[Any]:

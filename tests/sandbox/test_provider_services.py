@@ -12,7 +12,7 @@ from inspect_ai.util import SandboxEnvironment, sandbox
 from tests.sandbox.evals import doing, error_of, in_sample, run_eval
 from tests.sandbox.programs import needs
 
-pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
 
 WEB = """
 inspect_tools: false

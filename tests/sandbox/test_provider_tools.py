@@ -16,7 +16,11 @@ from tests.sandbox.conftest import new_home
 from tests.sandbox.evals import LAST, in_sample, play
 from tests.sandbox.programs import needs
 
-pytestmark = [pytest.mark.usefixtures("shared_home", "quick_polls"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("shared_home", "quick_polls"),
+    pytest.mark.timeout(120),
+]
 
 WITH_TOOLS = {"inspect_tools": True}
 
@@ -57,8 +61,8 @@ def test_bash_and_python_give_the_model_what_a_command_says() -> None:
     assert texts[0] == "err\n\nout\nhere\n"
     assert "timed out" in texts[1]
     assert texts[2] == "still here\n"
-    calls = [event for event in sample.events if event.event == "sandbox" and event.action == "exec"]
-    assert len(calls) == 3
+    outputs = [event.output for event in sample.events if event.event == "sandbox"]
+    assert "still here\n" in outputs
 
 
 @needs("python3")

@@ -26,15 +26,17 @@ def play(tape: Tape, path: Path, *, under: tuple[str, ...] = ()) -> tuple[int, b
     path.write_bytes(tape.build())
     path.chmod(0o755)
     report, told = os.pipe()
-    out, written = os.pipe()
+    # A file: a pipe would be full before anybody reads.
+    output = path.with_suffix(".out")
+    written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     actions = [(os.POSIX_SPAWN_DUP2, written, 1), (os.POSIX_SPAWN_DUP2, told, 3)]
     argv = [*under, str(path)]
     pid = os.posix_spawn(argv[0], argv, {}, file_actions=actions)
     os.close(told)
     os.close(written)
     _, status = os.waitpid(pid, 0)
-    with os.fdopen(out, "rb") as f, os.fdopen(report, "rb") as g:
-        return os.waitstatus_to_exitcode(status), f.read(), g.read()
+    with os.fdopen(report, "rb") as f:
+        return os.waitstatus_to_exitcode(status), output.read_bytes(), f.read()
 
 
 def echo(tape: Tape, program: str = "/bin/echo", fails: int = TRY) -> None:

@@ -146,7 +146,7 @@ class Keeper:
         self._unwatch(spawning.ready)
         try:
             sandbox = spawning.finish(request.message)
-        except EOFError:
+        except (EOFError, ProcessLookupError):
             return  # bwrap is ending: `_ended` will say why
         self._sandboxes[sandbox.label] = sandbox
         self._children[spawning.monitor] = lambda _: None
@@ -158,7 +158,14 @@ class Keeper:
         self._unwatch(spawning.notify)
         self._unwatch(spawning.ready)
         request.fail(errno.EIO, "create", spawning.why() or "bwrap ended at once")
+        self._kill_strays()
         spawning.close()
+
+    def _kill_strays(self) -> None:
+        """A bwrap that was killed early leaves a child that waits for it for ever. It is ours then: we are pid 1."""
+        for pid, row in killing.processes().items():
+            if row.parent == os.getpid() and pid not in self._children:
+                os.kill(pid, signal.SIGKILL)
 
     def _died(self, sandbox: Sandbox, owner: Conversation) -> None:
         """Pid 1 has ended: by our doing, or the sandbox is lost."""

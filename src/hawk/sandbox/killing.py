@@ -60,7 +60,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 def _find(known: set[int], session: int, mark: bytes, others: set[tuple[int, int]]) -> set[int]:
     """Processes of the command that live; `others` are (pid, start) of those that are not its, known from before."""
-    rows = _processes()
+    rows = processes()
     # 0 is the session of what comes from outside, as commands do that are about to enter.
     found = {pid for pid, row in rows.items() if row.parent in known or (session and row.session == session)}
     _add_descendants(found, rows)
@@ -75,13 +75,15 @@ def _find(known: set[int], session: int, mark: bytes, others: set[tuple[int, int
     return found
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
+    """A process: its parent and session, and when it started."""
+
     parent: int
     session: int
     start: int
 
 
-def _processes() -> dict[int, _Row]:
+def processes() -> dict[int, Row]:
     """All but pid 1, this one and those that have ended."""
     rows = {}
     me = os.getpid()
@@ -94,7 +96,7 @@ def _processes() -> dict[int, _Row]:
         except OSError:
             continue
         if fields[0] not in (b"Z", b"X"):
-            rows[int(name)] = _Row(int(fields[1]), int(fields[3]), int(fields[19]))
+            rows[int(name)] = Row(int(fields[1]), int(fields[3]), int(fields[19]))
     return rows
 
 
@@ -106,6 +108,6 @@ def _environment(pid: int) -> list[bytes]:
         return []
 
 
-def _add_descendants(found: set[int], rows: dict[int, _Row]) -> None:
+def _add_descendants(found: set[int], rows: dict[int, Row]) -> None:
     while more := {pid for pid, row in rows.items() if row.parent in found and pid not in found}:
         found |= more

@@ -111,7 +111,7 @@ class Spawning:
         """The sandbox, now that `ready` was readable.
 
         Raises:
-            EOFError: bwrap ends instead.
+            EOFError, ProcessLookupError: bwrap ends instead.
         """
         if not os.read(self.ready, 1):
             raise EOFError
@@ -138,7 +138,8 @@ class Spawning:
         """Let go of everything: there will be no sandbox."""
         self._close(self.notify, self._go, self.ready, self._info, self._errors, self._report, self.upper_fd)
         if self.cgroup is not None:
-            self.cgroup.remove()
+            with contextlib.suppress(OSError):  # what is busy still goes with the keeper
+                self.cgroup.remove()
 
     def _close(self, *fds: int) -> None:
         for fd in fds:

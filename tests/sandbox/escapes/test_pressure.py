@@ -18,11 +18,16 @@ import pytest
 
 from hawk.sandbox.box import BoxGoneError
 from hawk.sandbox.client import Keeper
-from tests.sandbox.attacks import attack, output
 from tests.sandbox.conftest import MakeBox
+from tests.sandbox.escapes.attacks import attack, output
 from tests.sandbox.programs import needs_python
 
-pytestmark = [pytest.mark.timeout(60), needs_python]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(60),
+    needs_python,
+]
 
 SECRET = f"secret-{secrets.token_hex(16)}"
 
@@ -48,8 +53,8 @@ async def loop_runs_on(longest: float = 1.0) -> AsyncIterator[None]:
     assert psutil.Process().memory_info().rss - before < 100 << 20
 
 
-async def test_a_flood_of_output_holds_neither_the_loop_nor_memory(box: MakeBox) -> None:
-    sandbox = await box()
+async def test_a_flood_of_output_holds_neither_the_loop_nor_memory(make: MakeBox) -> None:
+    sandbox = await make()
     async with loop_runs_on():
         flood = "yes 0123456789 & yes 9876543210 >&2 & wait"
         with pytest.raises(TimeoutError):
@@ -57,8 +62,8 @@ async def test_a_flood_of_output_holds_neither_the_loop_nor_memory(box: MakeBox)
         assert await output(sandbox, "echo on") == "on\n"
 
 
-async def test_a_flood_from_the_background_holds_neither_the_loop_nor_memory(box: MakeBox) -> None:
-    sandbox = await box()
+async def test_a_flood_from_the_background_holds_neither_the_loop_nor_memory(make: MakeBox) -> None:
+    sandbox = await make()
     async with loop_runs_on():
         done = await sandbox.run(["sh", "-c", "yes & echo started"])
         assert b"started" in done.stdout or done.truncated
@@ -68,8 +73,8 @@ async def test_a_flood_from_the_background_holds_neither_the_loop_nor_memory(box
         await sandbox.close()
 
 
-async def test_a_fork_bomb_is_killed_with_its_command(box: MakeBox) -> None:
-    sandbox, other = await box(limits={"processes": 200}), await box()
+async def test_a_fork_bomb_is_killed_with_its_command(make: MakeBox) -> None:
+    sandbox, other = await make(limits={"processes": 200}), await make()
     bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass"
     running = asyncio.create_task(sandbox.run(["python3", "-c", bomb], timeout=2))
     slowest = 0.0
@@ -83,8 +88,8 @@ async def test_a_fork_bomb_is_killed_with_its_command(box: MakeBox) -> None:
     assert await output(sandbox, "cat /proc/[0-9]*/comm | grep -c python") == "0\n"
 
 
-async def test_a_memory_bomb_of_many_processes_takes_only_its_own_sandbox(box: MakeBox) -> None:
-    sandbox, other = await box(limits={"memory": "128m", "processes": 64}), await box()
+async def test_a_memory_bomb_of_many_processes_takes_only_its_own_sandbox(make: MakeBox) -> None:
+    sandbox, other = await make(limits={"memory": "128m", "processes": 64}), await make()
     before = psutil.virtual_memory().available
     bomb = "for i in 1 2 3 4 5 6 7 8; do (head -c 400M /dev/zero | tail >/dev/null) & done; wait"
     await sandbox.run(["sh", "-c", bomb], timeout=30)
@@ -93,15 +98,15 @@ async def test_a_memory_bomb_of_many_processes_takes_only_its_own_sandbox(box: M
     assert before - psutil.virtual_memory().available < 1 << 30
 
 
-async def test_memory_written_to_files_is_limited_too(box: MakeBox) -> None:
-    sandbox = await box(limits={"memory": "64m", "workspace": "32m"})
+async def test_memory_written_to_files_is_limited_too(make: MakeBox) -> None:
+    sandbox = await make(limits={"memory": "64m", "workspace": "32m"})
     script = "head -c 100M /dev/zero > /dev/shm/a; head -c 100M /dev/zero > /tmp/b; ls -s /dev/shm/a /tmp/b"
     sizes = [int(row.split()[0]) for row in (await output(sandbox, script)).splitlines() if row[:1].isdigit()]
     assert sum(sizes) < 100 << 10
 
 
-async def test_an_inode_bomb_fills_only_its_own_sandbox(box: MakeBox) -> None:
-    sandbox, other = await box(limits={"inodes": 2000}), await box()
+async def test_an_inode_bomb_fills_only_its_own_sandbox(make: MakeBox) -> None:
+    sandbox, other = await make(limits={"inodes": 2000}), await make()
     script = """
 made = 0
 try:
@@ -117,16 +122,16 @@ except OSError as ex:
     await other.write("file", b"x")
 
 
-async def test_orphans_leave_no_zombies(box: MakeBox) -> None:
-    sandbox = await box()
+async def test_orphans_leave_no_zombies(make: MakeBox) -> None:
+    sandbox = await make()
     script = """
-for _ in range(3000):
+for _ in range(1500):
     if os.fork() == 0:
         if os.fork() == 0:
             os._exit(0)
         os._exit(0)
     os.wait()
-for _ in range(300):
+for _ in range(200):
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -143,8 +148,8 @@ tell(len(processes()))
     assert await output(sandbox, count) == "0\n"
 
 
-async def test_a_command_that_stops_itself_and_refuses_signals_is_killed(box: MakeBox) -> None:
-    sandbox = await box()
+async def test_a_command_that_stops_itself_and_refuses_signals_is_killed(make: MakeBox) -> None:
+    sandbox = await make()
     script = "trap '' TERM INT HUP QUIT USR1; (trap '' TERM; kill -STOP $$) & kill -STOP $$; sleep 30"
     began = time.monotonic()
     with pytest.raises(TimeoutError):
@@ -175,12 +180,12 @@ tell(turns)
 """
 
 
-async def test_an_export_follows_no_link_out_however_it_is_swapped(box: MakeBox) -> None:
+async def test_an_export_follows_no_link_out_however_it_is_swapped(make: MakeBox) -> None:
     with tempfile.TemporaryDirectory(prefix="hk-public-") as place:
         public = Path(place)
         public.chmod(0o755)
         (public / "file").write_text(SECRET)
-        sandbox = await box()
+        sandbox = await make()
         swapping = asyncio.create_task(attack(sandbox, SWAPPER, place))
         exports = []
         while not swapping.done():
@@ -213,11 +218,11 @@ async def exported(label: str, keeper: Keeper, prefix: str) -> dict[str, bytes]:
 
 
 async def test_a_sandbox_that_lives_no_more_takes_no_descriptors_with_it(
-    box: MakeBox, keeper: Keeper
+    make: MakeBox, keeper: Keeper
 ) -> None:
     before = set(os.listdir("/proc/self/fd"))
     for turn in range(5):
-        sandbox = await box()
+        sandbox = await make()
         await sandbox.run(["sh", "-c", "yes > /dev/null & sleep 60 & echo x"])
         if turn % 2:
             with pytest.raises(TimeoutError):

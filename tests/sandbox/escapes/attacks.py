@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+import secrets
+import textwrap
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from hawk.sandbox.box import Box
 from hawk.sandbox.seccomp import SYSCALLS
+
+SECRET = f"secret-{secrets.token_hex(16)}"
+"""Of the host: in files, and in the worker's environment."""
+THEIRS = f"theirs-{secrets.token_hex(16)}"
+"""Of another sandbox."""
+
+
+class Host(NamedTuple):
+    """What there is to be had outside."""
+
+    home: Path
+    public: Path
+    """A directory with a file, which everybody on the machine may read and write."""
+
 
 _PRELUDE = """
 import ctypes, errno, json, os, signal, socket, stat, sys, time
@@ -55,12 +72,12 @@ def tell(result):
 _MORE = {"ptrace": (101, 117), "mknodat": (259, 33), "process_vm_readv": (310, 270), "keyctl": (250, 219)}
 
 
-async def attack(box: Box, script: str, given: Any = None, *, timeout: float = 30, **options: Any) -> Any:
+async def attack(box: Box, script: str, given: Any = None, **options: Any) -> Any:
     """What a Python script in the sandbox tells (`tell(…)`); it finds `given` in `GIVEN`."""
     column = ["x86_64", "aarch64"].index(os.uname().machine)
     numbers = {name: row[column] for name, row in {**SYSCALLS, **_MORE}.items() if row[column] is not None}
-    argv = ["python3", "-c", _PRELUDE + script, json.dumps(numbers), json.dumps(given)]
-    done = await box.run(argv, timeout=timeout, **options)
+    argv = ["python3", "-c", _PRELUDE + textwrap.dedent(script), json.dumps(numbers), json.dumps(given)]
+    done = await box.run(argv, timeout=30, **options)
     assert done.code == 0, done.stderr.decode()[-2000:]
     return json.loads(done.stdout)
 
@@ -69,3 +86,7 @@ async def output(box: Box, script: str, **options: Any) -> str:
     """What a shell script says, errors included."""
     done = await box.run(["sh", "-c", script], timeout=30, **options)
     return (done.stdout + done.stderr).decode(errors="replace")
+
+
+async def is_root(box: Box) -> bool:
+    return (await output(box, "id -u")).strip() == "0"
