@@ -17,10 +17,10 @@ GROUPS = {
     "self check": (["test_self_check.py"], 80),
     "provider": (
         [f"test_provider{part}.py" for part in ("", "_tools", "_limits", "_services", "_layers", "_losses")],
-        60,
+        55,
     ),
     "escapes": (["escapes"], 50),
-    "nothing left": (["test_nothing_left.py"], 8),
+    "nothing left": (["test_nothing_left.py"], 9),
 }
 """What runs together, and how many tests of it pass at least: all but what takes root or cgroups."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from pathlib import Path
 
@@ -117,23 +118,28 @@ def test_a_timeout_kills_all_that_the_command_started_and_nothing_else() -> None
 
 
 def test_an_attempt_that_is_over_takes_its_processes_with_it() -> None:
-    async def work(box: SandboxEnvironment) -> None:
-        await box.exec(["sh", "-c", f"({TREE}) >/dev/null 2>&1 & {UNKNOWN}"])
+    mine = f"9{os.getpid()}"
 
-    in_sample(work)
+    async def work(box: SandboxEnvironment) -> int:
+        script = f"({TREE}) >/dev/null 2>&1 & {UNKNOWN}".replace("sleep 7", f"sleep {mine}7")
+        await box.exec(["sh", "-c", script])
+        return len(
+            (await box.exec(["sh", "-c", SLEEPERS.replace("sleep 7", f"sleep {mine}")])).stdout.split()
+        )
+
+    assert in_sample(work) > 0
 
     def sleepers() -> list[str]:
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[0] == b"sleep" and words[1][:1] == b"7" and len(words[1]) == 4:
-                found.append(path.parent.name)
-        return found
+        return [path for path in map(str, Path("/proc").glob("[0-9]*/cmdline")) if _is_sleeper(path, mine)]
 
     until("the sleepers have gone", lambda: not sleepers(), 5)
+
+
+def _is_sleeper(cmdline: str, mine: str) -> bool:
+    try:
+        return Path(cmdline).read_text().startswith(f"sleep\0{mine}")
+    except OSError:
+        return False
 
 
 def test_files_are_kept_to_the_byte() -> None:

@@ -87,7 +87,7 @@ def _become(tape: Tape, who: Identity, *, many: bool) -> None:
     """The user, without privileges but root's few, under the filter."""
     keep = ROOT_CAPABILITIES if who.uid == 0 else 0
     if who.uid == 0:  # nobody else gains anything by exec, for want of new privileges
-        for number in range(last_capability() + 1):
+        for number in range(syscalls.last_capability() + 1):
             if not keep >> number & 1:
                 tape.call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
     if many:
@@ -132,18 +132,3 @@ def explain(tape: Tape, report: bytes, *, name: str, cwd: str) -> dict[str, Any]
     number, stage = tape.tell(report)
     detail = {"exec": name, "cwd": cwd}.get(stage, os.strerror(number))
     return {"errno": number, "stage": stage, "detail": detail[:500]}
-
-
-def last_capability() -> int:
-    """The highest number of a capability that this kernel knows."""
-    global _last
-    if _last < 0:
-        try:
-            with open("/proc/sys/kernel/cap_last_cap", "rb") as f:
-                _last = int(f.read())
-        except OSError:
-            _last = 40
-    return _last
-
-
-_last = -1

@@ -190,12 +190,13 @@ def keep_capabilities(keep: int) -> None:
 
 def drop_bounding(keep: int) -> None:
     """No exec gives a capability that is not in `keep`; needs CAP_SETPCAP."""
-    for number in range(_last_capability() + 1):
+    for number in range(last_capability() + 1):
         if not keep >> number & 1:
             _prctl(_PR_CAPBSET_DROP, number)
 
 
-def _last_capability() -> int:
+def last_capability() -> int:
+    """The highest number of a capability that this kernel knows."""
     global _last
     if _last < 0:
         try:
