@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 from inspect_ai.dataset import Sample
 from inspect_ai.util import SandboxEnvironment
 
+from hawk.sandbox.client import Keeper
 from hawk.sandbox.errors import SandboxError
+from hawk.sandbox.images import import_rootfs
+from hawk.sandbox.prepare import layer_store
 from hawk.sandbox.provider import BubblewrapSandbox
 from tests.sandbox import tinyroot
 from tests.sandbox.evals import doing, in_sample, in_samples, run_eval
@@ -143,3 +147,23 @@ def test_a_file_that_is_no_root_file_system_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(b"not a tar at all" * 1000)
     said = refusal({"rootfs": str(path)})
     assert f"The root file system {path} could not be unpacked" in said
+
+
+async def test_a_root_file_system_whose_etc_leads_out_changes_nothing_there(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for name in ("passwd", "group"):
+        (outside / name).write_text("root:x:0:0::/root:/bin/sh\n")
+        (outside / name).chmod(0o666)
+    path = tmp_path / "hostile.tar"
+    with tarfile.open(path, "w") as tar:
+        for name, target in (("bin", None), ("etc", str(outside))):
+            info = tarfile.TarInfo(name)
+            info.type = tarfile.DIRTYPE if target is None else tarfile.SYMTYPE
+            info.mode, info.linkname = 0o755, target or ""
+            tar.addfile(info)
+    layer = await import_rootfs(keeper, layer_store(), path)
+    assert (layer.root / "etc").is_symlink()
+    assert {path.read_text() for path in outside.iterdir()} == {"root:x:0:0::/root:/bin/sh\n"}

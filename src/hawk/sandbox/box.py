@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import posixpath
 import signal
@@ -103,8 +104,11 @@ class Box:
         Raises:
             KeeperRefusedError: It can't be read.
         """
-        done = await self._job({"kind": "read", "path": path, "env": {}}, b"", None, user, None, limit)
-        return None if done.truncated or len(done.stdout) > limit else done.stdout
+        # One byte more shows that there is more.
+        job = {"kind": "read", "path": path, "env": {}, "limit": limit + 1}
+        done = await self._job(job, b"", None, user, None, limit + 1)
+        _check_code(done, path)
+        return None if len(done.stdout) > limit else done.stdout
 
     async def write(self, path: str, content: bytes, *, user: str | None = None) -> None:
         """Write a file, making its directories.
@@ -112,7 +116,8 @@ class Box:
         Raises:
             KeeperRefusedError: It can't be written.
         """
-        await self._job({"kind": "write", "path": path, "env": {}}, content, None, user, None, 4096)
+        done = await self._job({"kind": "write", "path": path, "env": {}}, content, None, user, None, 4096)
+        _check_code(done, path)
 
     async def unpack(self, archive: bytes, *, user: str | None = None) -> None:
         """Unpack a tar into the sandbox's root directory.
@@ -120,7 +125,8 @@ class Box:
         Raises:
             KeeperRefusedError: It can't be unpacked.
         """
-        await self._job({"kind": "unpack", "path": "/", "env": {}}, archive, None, user, None, 4096)
+        done = await self._job({"kind": "unpack", "path": "/", "env": {}}, archive, None, user, None, 4096)
+        _check_code(done, "/")
 
     async def _job(
         self,
@@ -248,6 +254,12 @@ class Box:
         for output in self._outputs:
             output.close()
         self._outputs.clear()
+
+
+def _check_code(done: Done, path: str) -> None:
+    """Work on a file that was killed has done an unknown part of it: what runs in the sandbox can do that."""
+    if done.code != 0:
+        raise KeeperRefusedError(errno.EIO, "file", f"{path}: who was at work on it was killed")
 
 
 def _signs(code: int, stderr: bytes, known: list[str]) -> list[str]:

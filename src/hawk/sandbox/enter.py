@@ -61,6 +61,8 @@ def become(
     try:
         _settle(fds)
         enter()
+        # A symlink through /proc/self/fd would lead to what the keeper has open: to other sandboxes, to the machine.
+        syscalls.close_all_but(report)
         who = _identity(job)
         _restrict(job, who)
         os.umask(0o022)
@@ -263,7 +265,7 @@ def _file(job: dict[str, Any]) -> int:
         elif job["kind"] == "unpack":
             extract(0, all_ids=not job["single"])
         else:
-            _read(path)
+            _read(path, job["limit"])
     except BrokenPipeError:
         return 0  # the reader has enough
     except OSError as ex:
@@ -277,6 +279,8 @@ def _write(path: str) -> None:
         os.makedirs(parent, exist_ok=True)
     # A pipe or device in the file's place must not hold the writer for ever.
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
+    if not stat.S_ISREG(os.fstat(fd).st_mode) and not stat.S_ISCHR(os.fstat(fd).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)  # it could be the pipe to the keeper
     while data := os.read(0, _CHUNK):
         view = memoryview(data)
         while view:
@@ -284,14 +288,16 @@ def _write(path: str) -> None:
     os.close(fd)
 
 
-def _read(path: str) -> None:
+def _read(path: str, limit: int) -> None:
+    """The first `limit` bytes."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     mode = os.fstat(fd).st_mode
     if stat.S_ISDIR(mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
-    while data := os.read(fd, _CHUNK):
+    while limit > 0 and (data := os.read(fd, min(_CHUNK, limit))):
+        limit -= len(data)
         view = memoryview(data)
         while view:
             view = view[os.write(1, view) :]

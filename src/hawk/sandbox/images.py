@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
@@ -152,23 +153,30 @@ async def _send_directory(keeper: Keeper, message: dict[str, object], path: Path
 
 def _add_user(root: Path) -> None:
     """The account that commands run as, where the image has none of that number."""
-    etc = root / "etc"
-    for name, line in (
-        ("passwd", f"{USER}:x:{UID}:{UID}::/home/{USER}:/bin/sh\n"),
-        ("group", f"{USER}:x:{UID}:\n"),
-    ):
-        path = etc / name
+    flags = (
+        os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    )  # a link, as of `etc` itself, could lead out of the image
+    with contextlib.suppress(OSError):
+        etc = os.open(root / "etc", flags | os.O_DIRECTORY | os.O_RDONLY)
         try:
-            info = path.lstat()
-            if not stat.S_ISREG(info.st_mode):
-                continue  # a link could lead out of the image
-            text = path.read_text(errors="surrogateescape")
-        except OSError:
-            continue
-        if any(row.split(":")[2:3] == [str(UID)] for row in text.splitlines()):
-            continue
-        with path.open("a", errors="surrogateescape") as f:
-            f.write(("" if not text or text.endswith("\n") else "\n") + line)
+            for name, line in (
+                ("passwd", f"{USER}:x:{UID}:{UID}::/home/{USER}:/bin/sh\n"),
+                ("group", f"{USER}:x:{UID}:\n"),
+            ):
+                with contextlib.suppress(OSError):
+                    _add_row(os.open(name, flags | os.O_RDWR | os.O_APPEND, dir_fd=etc), line)
+        finally:
+            os.close(etc)
+
+
+def _add_row(fd: int, line: str) -> None:
+    """Add a row to a table of accounts that has none of our user's number; closes the file."""
+    with os.fdopen(fd, "r+b", buffering=0) as f:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return
+        text = f.readall()
+        if not any(row.split(b":")[2:3] == [b"%d" % UID] for row in text.splitlines()):
+            f.write((b"" if not text or text.endswith(b"\n") else b"\n") + line.encode())
 
 
 def names(store: LayerStore) -> dict[str, str]:

@@ -33,6 +33,7 @@ _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442  # the same number on every machine
 _SYS_CLOSE_RANGE, CLOSE_RANGE_CLOEXEC = 436, 4  # the same
+_LAST_FD = 0xFFFFFFFF
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 1, 0x00100000
@@ -154,14 +155,35 @@ def _prctl(option: int, *args: int) -> None:
 
 def close_on_exec(first: int) -> None:
     """Let no program that is executed have descriptors from this one on, whoever left them inheritable."""
-    arguments = (ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), ctypes.c_uint(CLOSE_RANGE_CLOEXEC))
+    if not _close_range(first, _LAST_FD, CLOSE_RANGE_CLOEXEC):
+        for fd in _open_fds():
+            if fd >= first:
+                with contextlib.suppress(OSError):
+                    os.set_inheritable(fd, False)
+
+
+def close_all_but(keep: int) -> None:
+    """Close every descriptor but the three standard ones and this one."""
+    if not (_close_range(3, keep - 1, 0) and _close_range(keep + 1, _LAST_FD, 0)):
+        for fd in _open_fds():
+            if fd > 2 and fd != keep:
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+
+
+def _close_range(first: int, last: int, flags: int) -> bool:
+    """Whether the kernel could do it (Linux 5.9, and 5.11 for a flag)."""
+    if first > last:
+        return True
     try:
-        _syscall("close_range", _SYS_CLOSE_RANGE, *arguments)
-    except OSError:  # before Linux 5.11
-        for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):
-                if int(name) >= first:
-                    os.set_inheritable(int(name), False)
+        _syscall("close_range", _SYS_CLOSE_RANGE, *map(ctypes.c_uint, (first, last, flags)))
+    except OSError:
+        return False
+    return True
+
+
+def _open_fds() -> list[int]:
+    return [int(name) for name in os.listdir("/proc/self/fd")]
 
 
 def die_with_parent() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 
 from hawk.sandbox.box import Box
+from hawk.sandbox.errors import KeeperRefusedError
 from tests.sandbox.escapes.attacks import SECRET, THEIRS, Host, attack, output
 from tests.sandbox.programs import needs_python
 
@@ -126,6 +128,30 @@ async def test_files_of_another_sandbox_can_not_be_reached(box: Box, other: Box)
     )
     assert found == ""
     assert (await other.read("file", limit=1000)) == THEIRS.encode()
+
+
+async def test_what_the_worker_reads_and_writes_leads_out_by_no_link(
+    box: Box, other: Box, host: Host
+) -> None:
+    """A scorer that reads an answer must not be made to read what the keeper has open."""
+    for number in range(48):
+        ways_up = f"/proc/self/fd/{number}/../../../../../../.."
+        for target in (
+            f"/proc/self/fd/{number}/workspace/file",
+            f"{ways_up}{host.public}/file",
+            f"/proc/self/fd/{number}",
+        ):
+            await box.run(["ln", "-sfn", target, "answer"])
+            with contextlib.suppress(KeeperRefusedError):
+                content = await box.read("answer", limit=1 << 20)
+                assert THEIRS.encode() not in (content or b"")
+                assert SECRET.encode() not in (content or b"")
+            with contextlib.suppress(KeeperRefusedError):
+                await box.write("answer", b'{"errno"')
+    await box.run(["rm", "-f", "answer"])
+    assert await other.read("file", limit=1000) == THEIRS.encode()
+    assert (host.public / "file").read_text() == SECRET
+    assert await output(box, "echo on") == "on\n"
 
 
 async def test_memory_is_not_shared_between_sandboxes(box: Box, other: Box) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import io
 import os
 import secrets
@@ -18,6 +19,7 @@ import pytest
 
 from hawk.sandbox.box import BoxGoneError
 from hawk.sandbox.client import Keeper
+from hawk.sandbox.errors import KeeperRefusedError
 from tests.sandbox.conftest import MakeBox
 from tests.sandbox.escapes.attacks import attack, output
 from tests.sandbox.programs import needs_python
@@ -156,6 +158,46 @@ async def test_a_command_that_stops_itself_and_refuses_signals_is_killed(make: M
         await sandbox.run(["sh", "-c", script], timeout=0.5)
     assert time.monotonic() - began < 5
     assert await output(sandbox, "ls -d /proc/[0-9]* | wc -l") == "4\n"  # pid 1, this shell and its two
+
+
+KILLER = """
+while :; do
+  for p in /proc/[0-9]*; do
+    read name < $p/comm && case $name in python*) kill -9 ${p#/proc/};; esac
+  done
+done 2>/dev/null
+"""
+
+
+async def test_work_on_files_that_is_killed_is_not_taken_for_done(make: MakeBox) -> None:
+    """What runs in a sandbox may kill what reads and writes there for the worker: it is the same user."""
+    sandbox = await make()
+    content = secrets.token_bytes(1 << 20) * 16
+    await sandbox.write("whole", content)
+    killer = asyncio.create_task(sandbox.run(["sh", "-c", KILLER], timeout=30))
+    refused = 0
+    async with asyncio.timeout(30):
+        while refused < 4:
+            try:
+                assert await sandbox.read("whole", limit=1 << 30) == content
+                await sandbox.write("copy", content)
+                assert (await sandbox.run(["cmp", "whole", "copy"])).code == 0
+            except KeeperRefusedError as ex:
+                if ex.number != errno.EIO:
+                    raise
+                refused += 1
+    killer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await killer
+    assert await sandbox.read("whole", limit=1 << 30) == content
+
+
+async def test_a_file_that_claims_to_be_endless_is_not_read_to_its_end(make: MakeBox) -> None:
+    sandbox = await make()
+    assert (await sandbox.run(["truncate", "-s", "1000G", "endless"])).code == 0
+    async with asyncio.timeout(10), loop_runs_on():
+        assert await sandbox.read("endless", limit=1 << 20) is None
+    assert await output(sandbox, "cat /proc/[0-9]*/comm | grep -c python; true") == "0\n"
 
 
 SWAPPER = """
