@@ -238,10 +238,12 @@ class Box:
 
     async def usage(self) -> dict[str, Any]:
         """Memory, processes, CPU seconds and workspace bytes, where they can be known."""
+        self._check()
         return await self.keeper.ask({"op": "usage", "label": self.label})
 
     async def export(self, fd: int, *, prefix: str = "", max_bytes: int | None = None) -> dict[str, Any]:
         """Write a tar of what changed to a file descriptor: `files`, `bytes`, `skipped`, `truncated`."""
+        self._check()
         message = {"op": "export", "label": self.label, "prefix": prefix, "max_bytes": max_bytes}
         return await self.keeper.ask(message, [fd])
 

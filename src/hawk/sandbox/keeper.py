@@ -267,11 +267,27 @@ class Keeper:
         if running is None:
             request.answer(ok=True)
             return
-        session = killing.inner_pid(running.pid)
-        pid = self._fork_into(sandbox)
+        # From here nobody can hinder it: the killer is seen by those inside, who may be faster than it is.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGSTOP)
+        self._kill(sandbox, killing.inner_pid(running.pid), running.mark, request, killing.TRIES)
+
+    def _kill(self, sandbox: Sandbox, session: int, mark: str, request: Request, tries: int) -> None:
+        try:
+            pid = self._fork_into(sandbox)
+        except OSError:
+            request.answer(ok=sandbox.ending)
+            return
         if pid == 0:
-            killing.run(sandbox.visit, session, running.mark)
-        self._children[pid] = lambda code: request.answer(ok=code == 0 or sandbox.ending)
+            killing.run(sandbox.visit, session, mark)
+
+        def ended(code: int) -> None:
+            if code < 0 and tries > 1 and not sandbox.ending:
+                self._kill(sandbox, session, mark, request, tries - 1)
+            else:
+                request.answer(ok=code == 0 or sandbox.ending)
+
+        self._children[pid] = ended
 
     def _fork_into(self, sandbox: Sandbox) -> int:
         """Fork a child of the sandbox's pid namespace; it is still outside in every other way."""

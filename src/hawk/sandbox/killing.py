@@ -9,12 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 MARK = "SANDBOX_COMMAND"
 
-_ROUNDS = 200
+PATIENCE = 10.0
+"""Seconds for which one killer tries: what is killed needs a processor to end, and a sandbox may have to wait for one."""
+
+TRIES = 20
+"""Killers that are sent, one after another, when those inside kill them."""
+
+_PAUSES = 0.001, 0.05
 
 
 def inner_pid(pid: int) -> int:
@@ -39,7 +46,8 @@ def run(enter: Callable[[], None], session: int, mark: str) -> NoReturn:
 def _kill_all(session: int, mark: bytes) -> bool:
     victims: set[int] = {session} - {0}
     others: set[tuple[int, int]] = set()
-    for _ in range(_ROUNDS):
+    deadline, (pause, longest) = time.monotonic() + PATIENCE, _PAUSES
+    while time.monotonic() < deadline:
         # Stopped first, so that a fork bomb does not outrun the killer.
         found = _find(victims, session, mark, others)
         if not found:
@@ -49,6 +57,8 @@ def _kill_all(session: int, mark: bytes) -> bool:
         if found <= victims:
             for pid in found:
                 _signal(pid, signal.SIGKILL)
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
         victims |= found
     return False
 

@@ -192,6 +192,43 @@ async def test_work_on_files_that_is_killed_is_not_taken_for_done(make: MakeBox)
     assert await sandbox.read("whole", limit=1 << 30) == content
 
 
+FOE = """
+import os, signal, sys
+if os.fork():
+    os.wait()
+os.setsid()  # out of reach for who stops the group of the command
+while True:
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and int(name) not in (1, os.getpid(), os.getppid()):
+            try:
+                os.kill(int(name), signal.SIGKILL)
+            except OSError:
+                pass
+"""
+
+
+async def test_a_command_that_kills_whoever_comes_to_kill_it_is_killed_or_its_sandbox_ends(make: MakeBox) -> None:
+    sandbox = await make()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await sandbox.run(["python3", "-c", FOE], timeout=1)
+    assert time.monotonic() - began < 20
+    if sandbox.lost is None:
+        assert await output(sandbox, "ls -d /proc/[0-9]* | wc -l") == "4\n"
+    else:
+        with pytest.raises(BoxGoneError, match="could not be killed"):
+            await sandbox.run(["true"])
+
+
+async def test_what_waits_for_a_processor_is_killed_all_the_same(make: MakeBox) -> None:
+    """A killed process ends once it gets a processor, which may take several periods of a cgroup's share."""
+    sandbox = await make(limits={"cpus": 0.02})
+    with pytest.raises(TimeoutError):
+        await sandbox.run(["sh", "-c", "for i in 1 2 3 4; do (while :; do :; done) & done; wait"], timeout=0.5)
+    assert sandbox.lost is None
+    assert (await sandbox.run(["true"], timeout=20)).code == 0
+
+
 async def test_a_file_that_claims_to_be_endless_is_not_read_to_its_end(make: MakeBox) -> None:
     sandbox = await make()
     assert (await sandbox.run(["truncate", "-s", "1000G", "endless"])).code == 0
