@@ -2,6 +2,10 @@
 
 import msgspec
 
+from hawk.core.attempts.policy import Policy, Rules
+from hawk.core.attempts.report import PolicyUse
+from hawk.core.attempts.results import Pair
+
 
 class PlanTask(msgspec.Struct, frozen=True):
     """One (task, agent, model) and its pairs.
@@ -16,6 +20,7 @@ class PlanTask(msgspec.Struct, frozen=True):
         sample_ids: Selected sample ids, in dataset order.
         epochs: Attempts of each sample.
         sequence: Order within the eval set.
+        predicted: Seconds that an attempt at each sample is expected to take, None where nobody knows; may be empty.
     """
 
     identifier: str
@@ -27,10 +32,28 @@ class PlanTask(msgspec.Struct, frozen=True):
     registry_name: str | None = None
     args_hash: str | None = None
     sequence: int = 0
+    predicted: list[float | None] = []
 
     @property
     def attempts(self) -> int:
         return len(self.sample_ids) * self.epochs
+
+    @property
+    def load(self) -> float:
+        """Predicted seconds of all its attempts; one that nobody knows counts a minute."""
+        known = self.predicted or [None] * len(self.sample_ids)
+        return self.epochs * sum(_UNKNOWN if seconds is None else seconds for seconds in known)
+
+    def pair(self, sample_id: str) -> Pair:
+        return Pair(self.name, sample_id, self.model, self.agent)
+
+    @property
+    def predictions(self) -> dict[str, float | None]:
+        """`predicted` by sample id."""
+        return dict(zip(self.sample_ids, self.predicted, strict=False))
+
+
+_UNKNOWN = 60.0
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -60,6 +83,11 @@ class Plan(msgspec.Struct, frozen=True):
         prior_logs: File names of logs that were there before this generation. What completed in them counts;
             what errored or was canceled in them runs again.
         overrides: Inspect options that Hawk sets because the eval set does not: everything at once.
+        rules: Which attempts run, and when.
+        slots: Attempts at once, over all workers; `ceiling` says what keeps it from being all of them, or is empty.
+        forecast: What this policy is predicted to take, then what the others would; empty without history.
+        known: Pairs of which history knows something.
+        fingerprint: Of what may change an outcome.
     """
 
     eval_set_id: str
@@ -72,6 +100,20 @@ class Plan(msgspec.Struct, frozen=True):
     generation: int = 1
     prior_logs: list[str] = []
     overrides: dict[str, int] = {}
+    rules: Rules = Rules(Policy.PARALLEL)
+    slots: int = 0
+    ceiling: str = ""
+    forecast: list[PolicyUse] = []
+    known: int = 0
+    fingerprint: str = ""
+
+    def share(self, tasks: "list[PlanTask]") -> int:
+        """Slots of a worker that runs these tasks: its part of all, by what there is to do."""
+        mine, total = sum(task.attempts for task in tasks), sum(task.load for task in self.tasks)
+        slots = self.slots or self.total
+        if slots >= self.total or total <= 0:
+            return max(1, mine)
+        return max(1, min(mine, int(slots * sum(task.load for task in tasks) / total)))
 
     @property
     def total(self) -> int:
@@ -94,16 +136,35 @@ def deal(tasks: list[PlanTask], workers: int) -> list[list[PlanTask]]:
         workers: The most shares there may be (at least 1).
     """
     shares: list[list[PlanTask]] = [[] for _ in range(max(1, min(workers, len(tasks))))]
-    loads = [0] * len(shares)
-    for task in sorted(tasks, key=lambda t: -t.attempts):
+    loads = [0.0] * len(shares)
+    for task in sorted(tasks, key=lambda t: -t.load):
         i = loads.index(min(loads))
         shares[i].append(task)
-        loads[i] += task.attempts
+        loads[i] += task.load
     return [sorted(share, key=lambda t: t.sequence) for share in shares if share]
 
 
 MAX_AT_ONCE = 1000
-"""Attempts of one worker in flight at once; more wait for a place. Each costs about 0.5 MB in Inspect."""
+"""Attempts of one worker in flight at once; more wait for a place."""
+
+ATTEMPT_MEMORY = 4 << 20
+"""Bytes that an attempt is taken to need: about 0.5 MiB in Inspect, 1 MiB for its sandbox, and some for its commands."""
+
+
+def ceiling(total: int, workers: int, *, asked: int | None, memory: int | None) -> tuple[int, str]:
+    """Attempts at once, and what keeps it from being all of them.
+
+    Args:
+        total: Planned attempts.
+        asked: The eval set's own bound (`max_sandboxes`), or None.
+        memory: Bytes that are free, or None where nobody knows.
+    """
+    bounds = [(total, ""), (MAX_AT_ONCE * workers, f"{MAX_AT_ONCE} a worker")]
+    if memory is not None:
+        bounds.append((max(1, memory // ATTEMPT_MEMORY), f"{memory >> 20} MiB of free memory"))
+    if asked is not None:
+        bounds.append((asked, f"max_sandboxes: {asked}"))
+    return min(bounds, key=lambda bound: bound[0])
 
 
 def concurrency(tasks: list[PlanTask], given: dict[str, object]) -> dict[str, int]:

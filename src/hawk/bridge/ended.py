@@ -1,0 +1,139 @@
+"""What Inspect says of an attempt that is over, as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from inspect_ai.event import ErrorEvent, Event, ModelEvent, SpanBeginEvent, SpanEndEvent, ToolEvent
+from inspect_ai.log import EvalSample
+from inspect_ai.model import ModelUsage
+
+from hawk.core.attempts.results import Check, Failure, Scored, Usage
+
+_TEXT = 4000
+_CHECKS = 200
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """An attempt that is over.
+
+    Attributes:
+        canceled: It was interrupted, by a person or because it was not needed any more.
+        model_tries: Calls of a model, whatever came of them; `model_calls` those that were answered.
+        sandbox_calls: Commands and files in the sandbox.
+    """
+
+    sample_id: str
+    epoch: int
+    uuid: str | None
+    scores: dict[str, Scored]
+    values: dict[str, Any]
+    error: Failure | None
+    canceled: bool
+    limit: str | None
+    limit_reason: str | None
+    started_at: str | None
+    ended_at: str | None
+    total_time: float | None
+    working_time: float | None
+    usage: dict[str, Usage]
+    cost: float | None
+    retries: int
+    model_tries: int
+    model_calls: int
+    tool_calls: int
+    sandbox_calls: int
+    sandbox: str | None
+    provider_retries: dict[str, int]
+
+
+def ended(sample: EvalSample, provider_retries: dict[str, int]) -> Ended:
+    """From Inspect's record of one attempt."""
+    scores = sample.scores or {}
+    canceled = sample.error is not None and sample.error.message.startswith("CancelledError")
+    models = [event for event in sample.events if isinstance(event, ModelEvent)]
+    costs = [usage.total_cost for usage in sample.model_usage.values() if usage.total_cost is not None]
+    return Ended(
+        sample_id=str(sample.id),
+        epoch=sample.epoch,
+        uuid=sample.uuid,
+        scores={
+            name: Scored(
+                value=score.value,
+                answer=_cut(score.answer),
+                explanation=_cut(score.explanation),
+                checks=_checks(score.metadata),
+            )
+            for name, score in scores.items()
+        },
+        values={name: score.value for name, score in scores.items()},
+        error=None if canceled else _failure(sample),
+        canceled=canceled,
+        limit=sample.limit.type if sample.limit else None,
+        limit_reason=sample.limit.reason if sample.limit else None,
+        started_at=sample.started_at,
+        ended_at=sample.completed_at,
+        total_time=sample.total_time,
+        working_time=sample.working_time,
+        usage={name: _usage(usage) for name, usage in sample.model_usage.items()},
+        cost=sum(costs) if costs else None,
+        retries=len(sample.error_retries or ()),
+        model_tries=len(models),
+        model_calls=sum(event.error is None and event.pending is not True for event in models),
+        tool_calls=sum(isinstance(event, ToolEvent) and event.pending is not True for event in sample.events),
+        sandbox_calls=sum(event.event == "sandbox" for event in sample.events),
+        sandbox=sample.sandbox.type if sample.sandbox else None,
+        provider_retries=provider_retries,
+    )
+
+
+def _failure(sample: EvalSample) -> Failure | None:
+    if sample.error is None:
+        return None
+    kind, _, message = sample.error.message.partition("(")
+    if not kind.isidentifier():
+        kind, message = "Error", sample.error.message
+    text = sample.error.message if not message else message.removesuffix(")").strip("'\"")
+    return Failure(kind, _cut(text) or kind, _phase(sample.events))
+
+
+def _phase(events: list[Event]) -> str:
+    """Where the last error was: `init`, `agent` or `scoring`. An error is recorded once the span it was in has ended."""
+    phase = "init"
+    found = "agent"
+    for event in events:
+        if isinstance(event, SpanBeginEvent) and event.name in ("solvers", "scorers"):
+            phase = "scoring" if event.name == "scorers" else "agent"
+        elif isinstance(event, SpanEndEvent) or not isinstance(event, ErrorEvent):
+            continue
+        else:
+            found = phase
+    return found if any(isinstance(event, ErrorEvent) for event in events) else phase
+
+
+def _usage(usage: ModelUsage) -> Usage:
+    return Usage(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        cache_read=usage.input_tokens_cache_read or 0,
+        cache_write=usage.input_tokens_cache_write or 0,
+        reasoning=usage.reasoning_tokens or 0,
+        total=usage.total_tokens,
+    )
+
+
+def _checks(metadata: dict[str, Any] | None) -> tuple[Check, ...]:
+    """A scorer's own list, where its metadata has one: `checks: [{name, passed, notes}]`."""
+    rows = (metadata or {}).get("checks")
+    if not isinstance(rows, list):
+        return ()
+    return tuple(
+        Check(str(row["name"])[:200], bool(row["passed"]), str(row.get("notes") or "")[:_TEXT])
+        for row in rows[:_CHECKS]
+        if isinstance(row, dict) and "name" in row and "passed" in row
+    )
+
+
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= _TEXT else f"{text[:_TEXT]} …"
