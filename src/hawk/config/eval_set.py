@@ -26,6 +26,7 @@ from hawk.config.entries import (
     SecretEntry,
     Tasks,
 )
+from hawk.config.experiments import Experiments
 from hawk.config.ids import check_id
 from hawk.config.options import (
     Approval,
@@ -76,6 +77,10 @@ class EvalSetConfig(Fields):
     solvers: Agents = []
     """Solvers to use instead of each task's own, beside `agents`."""
 
+    experiments: Experiments = []
+    """Agent, model and settings together, by name: files (`experiments/*.yaml`) or written out. Every task runs with
+    every experiment, instead of with every agent and every model."""
+
     model_roles: dict[str, Role] = {}
     """Models that tasks ask for by role (grader, …): one each."""
 
@@ -112,7 +117,7 @@ class EvalSetConfig(Fields):
     """Attempts of each pair. The same number as `epochs`; give one of them."""
 
     attempts: AttemptsEntry | None = None
-    """Which attempts run, and when. All of them at once for now, whatever is said here."""
+    """Which attempts run, and when: a policy, or more."""
 
     score: bool = True
     """Whether attempts are scored."""
@@ -239,6 +244,19 @@ class EvalSetConfig(Fields):
             raise ValueError(f"runs is {runs} and epochs is {epochs.epochs}: give one of them, or the same")
         return runs
 
+    @field_validator("attempts")
+    @classmethod
+    def _the_same_number_of_attempts(
+        cls, attempts: AttemptsEntry | None, info: ValidationInfo
+    ) -> AttemptsEntry | None:
+        runs, epochs = info.data.get("runs"), info.data.get("epochs")
+        said = runs if runs is not None else epochs.epochs if epochs is not None else None
+        if attempts is not None and attempts.runs is not None and said not in (None, attempts.runs):
+            raise ValueError(
+                f"attempts.runs is {attempts.runs} and {said} is said elsewhere: give one of them"
+            )
+        return attempts
+
     @field_validator("model_roles")
     @classmethod
     def _one_model_a_role(cls, roles: dict[str, Role]) -> dict[str, Role]:
@@ -250,7 +268,9 @@ class EvalSetConfig(Fields):
     @property
     def attempts_per_pair(self) -> int | None:
         """Number of attempts that this config asks for, or None: each task's own."""
-        return self.epochs.epochs if self.epochs is not None else self.runs
+        if self.epochs is not None:
+            return self.epochs.epochs
+        return self.runs if self.runs is not None or self.attempts is None else self.attempts.runs
 
     @property
     def passthrough(self) -> dict[str, Any]:
@@ -273,8 +293,9 @@ class EvalSetConfig(Fields):
 
     @property
     def _entries(self) -> list[Entry[Any]]:
-        return [*self.tasks, *self.models, *self.agents, *self.solvers, *self.model_roles.values()]
+        both = [entry for experiment in self.experiments for entry in experiment.entries.values()]
+        return [*self.tasks, *self.models, *self.agents, *self.solvers, *both, *self.model_roles.values()]
 
     def to_data(self) -> dict[str, Any]:
         """Plain data for JSON that validates to this config again: what was said, nothing else."""
-        return self.model_dump(mode="json", exclude_unset=True)
+        return self.model_dump(mode="json", exclude_unset=True, by_alias=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from hawk.config.entries import Args, Fields, Name, SecretEntry, Strict
 
@@ -24,14 +24,51 @@ class Epochs(Strict):
     """How the scores of a sample's attempts become one: mean, max, mode, at_least_k, pass_at_k, …"""
 
 
-class Attempts(Strict):
-    """Which attempts of a pair run, and when."""
+class Pass(Strict):
+    """When an attempt has passed."""
 
-    policy: Literal["sequential", "parallel", "selective"] = "parallel"
-    """All at once (`parallel`), one after the other until one passes, or whichever is predicted to be cheaper."""
+    scorer: Name | None = None
+    """Name of the scorer that decides; the first when left out."""
+
+    threshold: float = 1.0
+    """The least number that passes. `C` is 1, `P` 0.5, `I` 0; of a scorer with several values their mean counts."""
+
+
+class Attempts(Strict):
+    """Which attempts of a pair run, and when. A pair has passed when any of its attempts has."""
+
+    policy: Literal["sequential", "parallel", "selective"] | None = None
+    """One after the other until one passes (`sequential`, the default), all at once (`parallel`), or at once for pairs \
+that are predicted to be long and one after the other for the rest (`selective`). With `epochs`: `parallel`."""
+
+    runs: Count | None = None
+    """Attempts of each pair: the same as `runs` beside it."""
 
     cancel_siblings: bool = False
-    """With `parallel`: a pass stops the other attempts of its pair."""
+    """A pass stops the other attempts of its pair. pass@k is then not given."""
+
+    selective_above: Annotated[float, Field(ge=0)] | None = None
+    """For `selective`: seconds above which a pair's attempts run at once. Left out, the plan chooses from history."""
+
+    infra_retries: NotNegative | None = None
+    """Times an attempt that failed for other reasons than its agent is begun again: the same as `retry_on_error`."""
+
+    pass_: Annotated[Pass, Field(alias="pass")] = Pass()
+    """When an attempt has passed."""
+
+    history: Name | None = None
+    """A CSV file of earlier attempts, beside what the server knows: columns task, sample, model, agent, seconds, outcome, \
+tokens, cost, as `hawk export` writes them."""
+
+    @model_validator(mode="after")
+    def _only_what_means_something(self) -> Attempts:
+        if self.selective_above is not None and self.policy != "selective":
+            raise ValueError("'selective_above' is for 'policy: selective'")
+        if self.cancel_siblings and self.policy == "sequential":
+            raise ValueError(
+                "'cancel_siblings' is for attempts that run at once: 'policy: parallel' or 'selective'"
+            )
+        return self
 
 
 class SandboxSpec(Strict):

@@ -84,7 +84,23 @@ class Sample(msgspec.Struct):
     activity: Activity | None = None
     verdict: str | None = None
     reason: str | None = None
+    outcome: str | None = None  # of `core.attempts.results.Outcome`, once it has ended
     sandbox: SandboxFacts | None = None  # while it lives; later, if it hit a limit or was lost
+
+
+class PairCount(msgspec.Struct):
+    """Pairs of a task. Passed: an attempt has. Failed: all have ended and none has. The rest is undecided.
+
+    Attributes:
+        tally: How many pairs have passed how many of the attempts that have a result so far, as "1/2": 22.
+        not_needed: Attempts that their policy made unnecessary.
+    """
+
+    total: int = 0
+    passed: int = 0
+    failed: int = 0
+    tally: dict[str, int] = {}
+    not_needed: int = 0
 
 
 class Task(msgspec.Struct):
@@ -100,6 +116,7 @@ class Task(msgspec.Struct):
     live: bool = False
     trouble_reason: str | None = None
     progress: Progress = msgspec.field(default_factory=Progress)
+    pairs: PairCount = msgspec.field(default_factory=PairCount)
     samples: list[Sample] = []
     http_retries: int = 0
     metrics: dict[str, float | None] = {}

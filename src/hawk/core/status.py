@@ -12,6 +12,7 @@ from datetime import datetime
 
 import msgspec
 
+from hawk.core.pairs import count_pairs
 from hawk.core.plan import Plan, PlanTask
 from hawk.core.snapshot import Metric, Progress, Sample, SealedSnapshot, Snapshot, Task, Worker
 from hawk.core.states import QUEUED, JobStatus, Operation, SamplePhase
@@ -102,7 +103,7 @@ def build(plan: Plan | None, tasks: Iterable[TaskEvidence], facts: JobFacts, now
         pending_interactions=sum(
             sample.phase is SamplePhase.AWAITING_APPROVAL for row in rows for sample in row.samples
         ),
-        attempts={"policy": plan.policy, "runs": plan.runs} if plan else {},
+        attempts={"policy": plan.policy, "runs": plan.runs, "slots": plan.slots} if plan else {},
         workers=list(facts.workers),
         started_at=facts.started_at,
         finished_at=facts.finished_at,
@@ -282,6 +283,7 @@ def _task(evidence: TaskEvidence) -> Task:
         eval_status=evidence.eval_status,
         live=evidence.live,
         progress=count(samples),
+        pairs=count_pairs(plan, samples),
         samples=samples,
         http_retries=evidence.http_retries,
         metrics=dict(evidence.metrics),

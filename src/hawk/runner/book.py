@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from hawk.core.job import Finish, JobMachine
+from hawk.core.pairs import unneeded
 from hawk.core.plan import Plan, PlanTask
 from hawk.core.snapshot import Metric, Sample, Snapshot
 from hawk.core.snapshot import Worker as WorkerRow
@@ -29,6 +30,7 @@ from hawk.core.status import (
     without_outcome,
 )
 from hawk.errors import StorageError
+from hawk.runner.backfill import write_missing
 from hawk.runner.collect import Collector
 from hawk.runner.heartbeat import read_heartbeat
 from hawk.runner.processes import Worker
@@ -101,6 +103,19 @@ class Book:
         if self._collector is not None:
             self._collector.recover()
 
+    def complete_results(self) -> None:
+        """Write the results that workers did not live to write."""
+        if self._collector is None or self.plan is None:
+            return
+        try:
+            count = write_missing(self.run_dir, self.plan, self._collector.summaries)
+        except StorageError as ex:
+            self._storage_error = ex.message
+            say(ex.render())
+            return
+        if count:
+            self.note("job", self.spec.job_id, "results written", f"{count}, from the logs")
+
     # --- observing ------------------------------------------------------------------------------------
 
     def observe(self, workers: list[Worker], machine: JobMachine, *, force: bool = False) -> None:
@@ -136,6 +151,8 @@ class Book:
 
     def _is_error(self, canceled: Sample) -> bool:
         """Whether a person asked that this attempt end as an error. Inspect itself has no such end with retries left."""
+        if unneeded(canceled):
+            return False
         return self.stopped_as_error is None or canceled.uuid in self.stopped_as_error
 
     def _journal_attempts(self) -> None:
@@ -206,6 +223,7 @@ class Book:
         if self._collector is not None:
             self._collector.recover()
             self._collect([], utcnow())
+            self.complete_results()
         self._facts.workers = [_worker_row(w, machine) for w in workers]
         reason = end.reason
         if end.stopped:
@@ -224,6 +242,7 @@ class Book:
         if self._collector is not None:
             self._collector.recover()
             self._collect([], utcnow())
+            self.complete_results()
         self._close_attempts(reason, stopped=False)
         progress = add_up(count(_rows(e)) for e in self._evidence)
         done = self.plan is not None and not progress.errored

@@ -19,6 +19,8 @@ import msgspec
 from hawk.bridge.buffer import BufferReader, find
 from hawk.bridge.control import ControlBusy, ControlError, ControlSocket, SampleRow, TaskRow
 from hawk.bridge.evallog import LogCache, LogUnreadable, list_logs
+from hawk.bridge.logformat import SampleSummary
+from hawk.core.pairs import settle
 from hawk.core.plan import Plan
 from hawk.core.snapshot import Activity, Sample
 from hawk.core.states import QUEUED, ActivityType, SamplePhase
@@ -58,6 +60,9 @@ class Collector:
         self._plan = plan
         self._evidence = {task.identifier: TaskEvidence(plan=task) for task in plan.tasks}
         self._ended: dict[str, dict[AttemptKey, Sample]] = {task.identifier: {} for task in plan.tasks}
+        self._summaries: dict[str, dict[AttemptKey, SampleSummary]] = {
+            task.identifier: {} for task in plan.tasks
+        }
         self._flight: dict[str, dict[AttemptKey, Sample]] = {task.identifier: {} for task in plan.tasks}
         self._identifiers: dict[str, str] = {}  # by eval id and by task id
         self._sandboxes: dict[str, dict[AttemptKey, SandboxEnded]] = {}  # by eval id
@@ -89,7 +94,13 @@ class Collector:
         self._read_logs()
         for identifier, evidence in self._evidence.items():
             evidence.attempts = self._merged(identifier)
+            settle(evidence.plan, evidence.attempts, self._plan.rules)
         return list(self._evidence.values())
+
+    @property
+    def summaries(self) -> dict[str, dict[AttemptKey, SampleSummary]]:
+        """What is in the logs of attempts that ended, by task identifier."""
+        return self._summaries
 
     def resume_logs(self) -> dict[str, str]:
         """The newest log by task identifier: what a new worker resumes from."""
@@ -164,10 +175,11 @@ class Collector:
             prior = path.name in self._plan.prior_logs
             for summary in summaries:
                 if summary.completed and (summary.reusable or not prior):
-                    self._end(identifier, rows.ended(summary))
+                    self._end(identifier, summary)
 
-    def _end(self, identifier: str, sample: Sample) -> None:
+    def _end(self, identifier: str, summary: SampleSummary) -> None:
         """Keep an outcome; one that completed is never displaced by one that did not."""
+        sample = rows.ended(summary, self._plan.rules.pass_rule)
         ended = self._ended[identifier]
         key = (sample.id, sample.epoch)
         before = ended.get(key)
@@ -177,6 +189,7 @@ class Collector:
             or before.phase in (SamplePhase.ERRORED, SamplePhase.CANCELED)
         ):
             ended[key] = sample
+            self._summaries[identifier][key] = summary
 
     # --- workers --------------------------------------------------------------------------------------
 
@@ -226,7 +239,7 @@ class Collector:
             reader.new_events()
             for summary in reader.running():
                 if summary.completed:
-                    self._end(identifier, rows.ended(summary))
+                    self._end(identifier, summary)
                 else:
                     buffered[summary.key] = summary
         flight = self._flight[identifier]
@@ -296,7 +309,7 @@ class Collector:
                 )
                 for summary in BufferReader(db).running() if db else []:
                     if summary.completed and (summary.reusable or not prior):
-                        self._end(identifier, rows.ended(summary))
+                        self._end(identifier, summary)
 
 
 def _listen(worker: Worker) -> Live:

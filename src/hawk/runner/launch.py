@@ -11,28 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hawk.bridge.selection import Enumeration, selection, worker_environment
 from hawk.config.settings import Settings
-from hawk.core.plan import Limits, Plan, PlanTask, concurrency
+from hawk.core.plan import Plan, PlanTask
 from hawk.errors import SecretsNeededError
 from hawk.runner import datahome
+from hawk.runner.planner import make_plan
 from hawk.runner.processes import Worker, Zygote, sweep
 from hawk.runner.wire import ENUMERATE, RUN, ForkRequest
-from hawk.runner.worker import directory
+from hawk.runner.worker import Share, directory
 from hawk.store.locks import holder
 from hawk.store.rundir import JobSpec, RunDir, read_json, storage_error, write_json
 
 _NOT_FOR_WORKERS = ("HAWK_ACCESS_TOKEN", "HAWK_API_URL", "HAWK_DATABASE_URL")
-
-
-class Share(msgspec.Struct):
-    """`worker.json`: what a worker was told to run."""
-
-    identifiers: tuple[str, ...]
-    started_at: str
-    generation: int = 1
 
 
 class Launcher:
@@ -83,23 +74,11 @@ class Launcher:
         """File names of the logs that there are."""
         return sorted(path.name for path in self._run_dir.logs.glob("*.eval"))
 
-    def write_plan(self, found: Enumeration) -> Plan:
-        """Fix what will run."""
-        workers = self._spec.workers or self._settings.workers or os.cpu_count() or 1
-        tasks = list(found.tasks)
-        plan = Plan(
-            eval_set_id=self._spec.job_id,
-            tasks=tasks,
-            limits=_limits(self._spec.config),
-            runs=max((task.epochs for task in tasks), default=1),
-            workers=max(1, min(workers, len(tasks))),
-            created_at=datetime.now(UTC).isoformat(),
-            generation=self._spec.generation,
-            prior_logs=self.logs(),
-            overrides=concurrency(tasks, found.options),
-        )
+    def write_plan(self, found: Enumeration) -> tuple[Plan, list[str]]:
+        """Fix what will run; also what could not be used for that, in words."""
+        plan, problems = make_plan(found, self._spec, self._settings, self._run_dir, self.logs())
         write_json(self._run_dir.plan_file, plan)
-        return plan
+        return plan, problems
 
     def run(self, index: int, tasks: list[PlanTask], resume: dict[str, str]) -> Worker:
         """Start a worker for some tasks.
@@ -116,7 +95,8 @@ class Launcher:
         document = selection(self._spec.job_id, tasks, resume, overrides)
         home = directory(self._run_dir, RUN, index)
         identifiers = tuple(task.identifier for task in tasks)
-        return self._start(RUN, index, home, identifiers, document=document)
+        slots = plan.share(tasks) if plan else 0
+        return self._start(RUN, index, home, identifiers, document=document, slots=slots)
 
     def adopt(self) -> list[Worker]:
         """Workers of this generation that an earlier supervisor started and that still live."""
@@ -152,6 +132,7 @@ class Launcher:
         *,
         capture: Path | None = None,
         document: dict[str, Any] | None = None,
+        slots: int = 0,
     ) -> Worker:
         self._require_secrets()
         _end_stray(home / "lock")
@@ -165,9 +146,8 @@ class Launcher:
         if document is not None:
             selected = home / "selection.json"
             write_json(selected, document)
-            write_json(
-                home / "worker.json", Share(identifiers, datetime.now(UTC).isoformat(), self._spec.generation)
-            )
+            now = datetime.now(UTC).isoformat()
+            write_json(home / "worker.json", Share(identifiers, now, self._spec.generation, slots))
         if self._zygote is None:
             self._zygote = Zygote(self._python)
         request = ForkRequest(
@@ -213,18 +193,3 @@ def _end_stray(lock: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
-
-
-_LIMITS = {
-    "max_retries": "max_retries",
-    "attempt_timeout": "attempt_timeout",
-    "retry_on_error": "retry_on_error",
-    "retry_attempts": "task_retries",
-}
-"""Option of the eval set to the limit that it sets."""
-
-
-def _limits(config: dict[str, Any]) -> Limits:
-    """Finite bounds: what the eval set says, else the defaults."""
-    given = {limit: int(config[name]) for name, limit in _LIMITS.items() if config.get(name) is not None}
-    return msgspec.convert(given, type=Limits)

@@ -10,6 +10,8 @@ import msgspec
 
 from hawk.bridge.control import ActivityRow, SampleRow
 from hawk.bridge.logformat import SampleSummary
+from hawk.core.attempts.outcome import Verdict, judge
+from hawk.core.attempts.results import Failure, PassRule
 from hawk.core.snapshot import Activity, EventBrief, Sample, SandboxFacts
 from hawk.core.states import ActivityType, SamplePhase
 from hawk.core.text import one_line
@@ -18,7 +20,7 @@ _CANCELED = "CancelledError"  # how Inspect records an attempt that was canceled
 _START = {False: "starting its sandbox", True: "putting its files into the sandbox, running its setup"}
 
 
-def ended(summary: SampleSummary) -> Sample:
+def ended(summary: SampleSummary, rule: PassRule) -> Sample:
     """The row of an attempt that has an outcome."""
     phase, error = SamplePhase.COMPLETED, summary.error
     if error is not None and error.startswith(_CANCELED):
@@ -44,6 +46,24 @@ def ended(summary: SampleSummary) -> Sample:
         total_tokens=summary.total_tokens,
         latest_score=score_text(summary.scores),
         reason=summary.limit_reason,
+        outcome=verdict(summary, rule).outcome,
+    )
+
+
+def verdict(summary: SampleSummary, rule: PassRule) -> Verdict:
+    """The outcome of an attempt by its summary, which knows less than its worker did: not in which phase it failed."""
+    canceled = summary.error is not None and summary.error.startswith(_CANCELED)
+    failure = None
+    if summary.error is not None and not canceled:
+        kind, _, rest = summary.error.partition("(")
+        failure = Failure(kind if kind.isidentifier() else "Error", one_line(rest or summary.error, 2000))
+    return judge(
+        rule,
+        values=summary.scores,
+        error=failure,
+        canceled=canceled,
+        limit=summary.limit,
+        limit_reason=summary.limit_reason,
     )
 
 

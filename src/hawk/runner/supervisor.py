@@ -180,10 +180,12 @@ class Supervisor:
             self.dispatch(job.EnumerationFailed(reason, remedy))
             return
         try:
-            plan = self.launcher.write_plan(found)
+            plan, problems = self.launcher.write_plan(found)
         except HawkError as ex:
             self.dispatch(job.EnumerationFailed(ex.message, ex.remedy))
             return
+        for problem in problems:
+            self.book.note("job", self.spec.job_id, "warning", problem)
         self._planned(plan)
 
     def _planned(self, plan: Plan, *, earlier: bool = False) -> None:
@@ -201,6 +203,7 @@ class Supervisor:
         if earlier:  # what workers left that died while nobody watched
             sweep(self.spec.job_id, spare=self.workers)
         self.book.observe(adopted, self.machine, force=True)
+        self.book.complete_results()
         held = {identifier for worker in adopted for identifier in worker.identifiers}
         todo = [task for task in self.book.unfinished() if task.identifier not in held]
         shares: dict[int, tuple[str, ...]] = {}
@@ -245,6 +248,7 @@ class Supervisor:
         datahome.clear(worker.home)
         self.book.recover()
         self.book.observe(list(self.workers.values()), self.machine, force=True)
+        self.book.complete_results()
         end = read_json(worker.home / "exit.json", Exit)
         reason = _exit_reason(end, status)
         self.book.note("worker", str(worker.index), "exited", reason)

@@ -19,7 +19,7 @@ import msgspec
 from hawk.core.plan import Limits
 from hawk.runner.wire import ENUMERATE, ForkRequest
 from hawk.store.locks import hold
-from hawk.store.rundir import JobSpec, RunDir, write_json
+from hawk.store.rundir import JobSpec, RunDir, read_json, write_json
 
 
 class Exit(msgspec.Struct, omit_defaults=True):
@@ -37,6 +37,15 @@ class Exit(msgspec.Struct, omit_defaults=True):
     reason: str = ""
     kind: str = ""
     remedy: str = ""
+
+
+class Share(msgspec.Struct):
+    """`worker.json`: what a worker was told to run; `slots` attempts at once."""
+
+    identifiers: tuple[str, ...]
+    started_at: str
+    generation: int = 1
+    slots: int = 0
 
 
 def directory(run_dir: RunDir, mode: str, index: int) -> Path:
@@ -121,10 +130,14 @@ def _enumerate(spec: JobSpec, run_dir: RunDir, home: Path) -> None:
 
 
 def _work(spec: JobSpec, request: ForkRequest, run_dir: RunDir, home: Path) -> None:
+    from hawk.bridge.attempts import watch
+    from hawk.runner.evidence import Evidence
     from hawk.runner.recorder import Recorder
 
-    plan = run_dir.read_plan()
+    plan, share = run_dir.read_plan(), read_json(home / "worker.json", Share)
     Recorder(home).start()
+    if plan is not None and share is not None:
+        watch(Evidence(run_dir, plan, share, request.index))
     _define(spec, run_dir, plan.limits if plan else Limits())
 
 

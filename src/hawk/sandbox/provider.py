@@ -109,6 +109,12 @@ class BubblewrapSandbox(SandboxEnvironment):
     def default_polling_interval(self) -> float:
         return 0.2
 
+    @property
+    def group(self) -> Group:
+        """The sandboxes of its attempt."""
+        assert self._group is not None
+        return self._group
+
     # --- commands and files
 
     @override

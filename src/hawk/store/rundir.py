@@ -7,11 +7,13 @@ line. Nothing here imports a database: supervisor, worker and server all use it.
 <root>/<eval-set-id>/
   eval-set.yaml        as submitted, secrets never
   job.json             JobSpec: what the runner needs to start again
+  history.json         list[Past]: what the server knew of earlier attempts
   plan.json            Plan
   journal.jsonl        every state change, with its reason
   snapshot.json        the last Snapshot
   stop/                requests to stop, one file each; answered in the journal
   logs/                Inspect's log directory
+  attempts/            see `hawk.store.attempts`
   workers/<n>/         output.jsonl, exit.json, heartbeat.json, data/
   supervisor.lock      held while a supervisor lives
   supervisor.log
@@ -101,6 +103,10 @@ class RunDir:
     @property
     def plan_file(self) -> Path:
         return self.path / "plan.json"
+
+    @property
+    def history_file(self) -> Path:
+        return self.path / "history.json"
 
     @property
     def journal_file(self) -> Path:

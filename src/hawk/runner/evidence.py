@@ -1,0 +1,190 @@
+"""What becomes of a worker's attempts, written down as each ends: `attempts/<pair>/<k>/`.
+
+Once its result is there an attempt is final, whatever is killed afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from inspect_ai.util import SandboxEnvironment
+
+from hawk.bridge.attempts import Attempt, interrupt
+from hawk.bridge.ended import Ended
+from hawk.core.attempts.outcome import Verdict, idle, judge
+from hawk.core.attempts.results import Result, SandboxRecord, Workspace
+from hawk.core.plan import Plan, PlanTask
+from hawk.errors import HawkError, StorageError
+from hawk.runner.gate import Gate, PairKey, pairs_of
+from hawk.runner.worker import Share
+from hawk.sandbox.errors import KeeperGoneError, KeeperRefusedError
+from hawk.sandbox.export import export_workspace
+from hawk.sandbox.provider import BubblewrapSandbox
+from hawk.store.attempts import read_results, workspace_draft, write_result
+from hawk.store.rundir import RunDir
+
+EXPORT_TIME = 120.0
+"""Seconds that keeping one workspace may take; what is not done then is not kept."""
+
+CANCELED_EXPORT_TIME = 3.0
+"""The same for an attempt that was canceled: its sandbox is to be gone in five."""
+
+MAX_WORKSPACE = 1 << 30
+"""Bytes of a workspace that are kept, before it is packed."""
+
+_log = logging.getLogger(__name__)
+
+Key = tuple[PairKey, int]
+
+
+class Evidence:
+    """The watcher over a worker's attempts: lets them start in order, keeps what became of them.
+
+    Args:
+        plan: The job's.
+        share: Tasks of this worker, and how many attempts it may run at once.
+        worker: Index of this worker.
+    """
+
+    def __init__(self, run_dir: RunDir, plan: Plan, share: Share, worker: int) -> None:
+        self._run_dir, self._plan, self._worker = run_dir, plan, worker
+        tasks = [task for task in plan.tasks if task.identifier in share.identifiers]
+        self._tasks: dict[PairKey, PlanTask] = dict(pairs_of(tasks))
+        self._kept: dict[Key, tuple[Path, Workspace] | str] = {}
+        self._sandboxes: dict[Key, SandboxRecord] = {}
+        self.gate = Gate(
+            plan.rules, tasks, share.slots or plan.share(tasks), done=self._done(), interrupt=interrupt
+        )
+
+    def _done(self) -> dict[Key, bool]:
+        keys = {task.pair(sample_id): key for key, task in self._tasks.items() for sample_id in [key[1]]}
+        results, _ = read_results(self._run_dir)
+        return {
+            (keys[result.pair], result.attempt): result.passed
+            for result in results
+            if result.pair in keys and result.outcome.produced
+        }
+
+    # --- called by the bridge
+
+    def attempt(self, identifier: str, sample_id: str, epoch: int) -> Attempt:
+        return self.gate.turn((identifier, sample_id), epoch)
+
+    async def scoring(
+        self,
+        identifier: str,
+        sample_id: str,
+        epoch: int,
+        sandboxes: dict[str, SandboxEnvironment],
+        canceled: bool,
+    ) -> None:
+        """Keep the workspace as the agent left it, before scorers touch it."""
+        key = ((identifier, sample_id), epoch)
+        main = next(iter(sandboxes.values()), None)
+        if main is None:
+            return
+        try:
+            ours = main.as_type(BubblewrapSandbox)
+        except TypeError:  # another provider's: what is in it can't be kept
+            self._sandboxes[key] = SandboxRecord("other")
+            return
+        facts = ours.group.facts()
+        self._sandboxes[key] = SandboxRecord("bubblewrap", facts.label, facts.troubles, facts.lost)
+        if facts.lost is not None:
+            self._kept[key] = f"its sandbox was lost: {facts.lost}"
+            return
+        self._drop(key)
+        self._kept[key] = await self._keep(key, ours, CANCELED_EXPORT_TIME if canceled else EXPORT_TIME)
+
+    async def ended(self, identifier: str, eval_id: str, result: Ended) -> None:
+        """Decide what it came to, tell the gate, write it down."""
+        pair, epoch = (identifier, result.sample_id), result.epoch
+        task = self._tasks.get(pair)
+        if task is None:
+            return
+        verdict = judge(
+            self._plan.rules.pass_rule,
+            values=result.values,
+            error=result.error,
+            canceled=result.canceled,
+            limit=result.limit,
+            limit_reason=result.limit_reason,
+            idle=idle(
+                model_tries=result.model_tries,
+                model_calls=result.model_calls,
+                tool_calls=result.tool_calls,
+                sandbox_calls=result.sandbox_calls,
+                usage=bool(result.usage),
+            ),
+        )
+        record = self._result(task, eval_id, result, verdict)
+        if record.passed:
+            self.gate.passed(pair, epoch)
+        kept = self._kept.pop((pair, epoch), None)
+        draft = kept[0] if isinstance(kept, tuple) else None
+        try:
+            await asyncio.to_thread(write_result, self._run_dir, record, workspace=draft)
+        except (
+            StorageError
+        ) as ex:  # its log has it; what is missing is written by the supervisor, or said in the report
+            _log.warning("result of %s, attempt %d, not written: %s", record.pair, epoch, ex)
+
+    # --- in detail
+
+    async def _keep(
+        self, key: Key, sandbox: BubblewrapSandbox, patience: float
+    ) -> tuple[Path, Workspace] | str:
+        (identifier, sample_id), epoch = key
+        pair = self._tasks[identifier, sample_id].pair(sample_id)
+        draft = None
+        try:
+            draft = await asyncio.to_thread(workspace_draft, self._run_dir, pair, epoch)
+            async with asyncio.timeout(patience):
+                done = await export_workspace(sandbox.group, draft, max_bytes=MAX_WORKSPACE)
+        except TimeoutError:
+            return f"it could not be kept within {patience:.0f} s"
+        except (HawkError, KeeperGoneError, KeeperRefusedError) as ex:
+            return str(ex)
+        return draft, Workspace(done.files, done.bytes, done.size, done.skipped, done.truncated)
+
+    def _drop(self, key: Key) -> None:
+        """Forget the workspace of an earlier try of the same attempt."""
+        kept = self._kept.pop(key, None)
+        if isinstance(kept, tuple):
+            with contextlib.suppress(OSError):
+                kept[0].unlink()
+
+    def _result(self, task: PlanTask, eval_id: str, result: Ended, verdict: Verdict) -> Result:
+        key = ((task.identifier, result.sample_id), result.epoch)
+        kept = self._kept.get(key)
+        return Result(
+            pair=task.pair(result.sample_id),
+            attempt=result.epoch,
+            outcome=verdict.outcome,
+            scores=result.scores,
+            score=verdict.score,
+            started_at=result.started_at,
+            ended_at=result.ended_at,
+            duration=result.total_time,
+            working=result.working_time,
+            usage=result.usage,
+            cost=result.cost,
+            error=verdict.error,
+            reason=self.gate.reason(*key) if result.canceled else verdict.reason,
+            limit=result.limit,
+            retries=result.retries,
+            model_calls=result.model_calls,
+            tool_calls=result.tool_calls,
+            provider_retries=result.provider_retries,
+            sandbox=self._sandboxes.pop(key, None),
+            workspace=kept[1] if isinstance(kept, tuple) else None,
+            workspace_error=kept if isinstance(kept, str) else None,
+            worker=self._worker,
+            fingerprint=self._plan.fingerprint,
+            generation=self._plan.generation,
+            uuid=result.uuid,
+            eval_id=eval_id,
+        )

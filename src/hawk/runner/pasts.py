@@ -1,0 +1,53 @@
+"""What a plan may know of earlier attempts: what the server wrote into the run directory, and the eval set's own file."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from hawk.core.attempts.history import Past
+from hawk.core.attempts.results import Pair
+from hawk.core.text import one_line
+from hawk.store.rundir import JobSpec, RunDir, read_json
+
+NEEDED = ("task", "sample", "model", "seconds")
+"""Columns that a file of earlier attempts must have; `agent`, `outcome` or `passed`, `tokens` and `cost` may be there."""
+
+
+def read_history(run_dir: RunDir, spec: JobSpec) -> tuple[list[Past], list[str]]:
+    """Earlier attempts, and what could not be read of them: a plan is made without."""
+    past = read_json(run_dir.history_file, list[Past]) or []
+    named = (spec.config.get("attempts") or {}).get("history")
+    if named is None:
+        return past, []
+    path = Path(os.path.normpath(Path(spec.base_dir) / named))
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as f:
+            reader = csv.DictReader(f)
+            missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+            if missing:
+                raise ValueError(f"it has no column {', '.join(missing)}")
+            return [*past, *_rows(reader)], []
+    except (OSError, ValueError, csv.Error) as ex:
+        return past, [f"attempts.history: {path}: {one_line(str(ex), 200)}"]
+
+
+def _rows(rows: Iterable[Mapping[str, str | None]]) -> Iterator[Past]:
+    for number, row in enumerate(rows, start=2):
+        try:
+            if not row["seconds"]:
+                continue  # an attempt that never began
+            passed = row.get("outcome") == "pass" or (row.get("passed") or "").lower() in ("1", "true", "yes")
+            yield Past(
+                Pair(row["task"] or "", row["sample"] or "", row["model"] or "", row.get("agent") or None),
+                float(row["seconds"]),
+                passed,
+                int(float(row.get("tokens") or 0)),
+                float(row["cost"] or 0) if row.get("cost") else None,
+            )
+        except (ValueError, TypeError, msgspec.ValidationError) as ex:
+            raise ValueError(f"line {number}: {ex}") from ex
