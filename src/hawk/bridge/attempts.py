@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from inspect_ai._eval import evalset
 from inspect_ai._eval.task import scheduler
-from inspect_ai.hooks import Hooks, ModelRetry, SampleEnd, TaskStart, hooks
+from inspect_ai.hooks import Hooks, ModelRetry, SampleAttemptStart, SampleEnd, TaskStart, hooks
 from inspect_ai.hooks._hooks import SampleScoring
 from inspect_ai.log import EvalLog
 from inspect_ai.log._samples import ActiveSample, active_samples, sample_active
@@ -38,6 +38,9 @@ class Watcher(Protocol):
     """Who decides about attempts and writes down what became of them. All calls are made on the event loop."""
 
     def attempt(self, identifier: str, sample_id: str, epoch: int) -> Attempt: ...
+
+    def begun(self, identifier: str, sample_id: str, epoch: int) -> None:
+        """Its sandbox is there, its agent starts."""
 
     async def scoring(
         self,
@@ -76,6 +79,11 @@ def watch(watcher: Watcher) -> None:
             ids = [str(sample_id) for sample_id in data.spec.dataset.sample_ids or ()]
             _task.set(_Task(identifier, data.eval_id, ids))
 
+        async def on_sample_attempt_start(self, data: SampleAttemptStart) -> None:
+            active, identifier = sample_active(), _identifiers.get(data.eval_id)
+            if active is not None and identifier is not None:
+                watcher.begun(identifier, str(active.sample.id), active.epoch)
+
         async def on_model_retry(self, data: ModelRetry) -> None:
             if data.sample_id is not None:
                 what = " ".join(str(word) for word in (data.status_code, data.exception_type) if word)
@@ -83,8 +91,7 @@ def watch(watcher: Watcher) -> None:
                 met[what or "unknown"] = met.get(what or "unknown", 0) + 1
 
         async def on_sample_scoring(self, data: SampleScoring) -> None:
-            active = sample_active()
-            identifier = _identifiers.get(data.eval_id)
+            active, identifier = sample_active(), _identifiers.get(data.eval_id)
             if active is not None and identifier is not None:
                 await watcher.scoring(
                     identifier,

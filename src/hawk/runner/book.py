@@ -41,6 +41,8 @@ EAGER, CALM = 0.25, 1.0
 YOUNG = 5.0
 DUTY = 12.0
 """Looks may take at most 1/12 of a core: on a large job they grow rarer instead of slowing the work."""
+ASKING = 4.0
+"""The same for the time that workers take to answer: it is their loop's, which attempts wait for."""
 REFRESH = 5.0
 """Seconds after which a snapshot is written though nothing but the clock changed it."""
 
@@ -137,7 +139,8 @@ class Book:
         self._write(build(self.plan, self._evidence, self._facts, now))
         spent = time.process_time() - cpu
         period = EAGER if begun - self._born < YOUNG else CALM
-        self._next_look = time.monotonic() + max(period, DUTY * spent)
+        ended = time.monotonic()
+        self._next_look = ended + max(period, DUTY * spent, ASKING * (ended - begun))
 
     def _collect(self, living: list[Worker], now: datetime) -> None:
         assert self._collector is not None

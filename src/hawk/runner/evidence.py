@@ -73,6 +73,9 @@ class Evidence:
     def attempt(self, identifier: str, sample_id: str, epoch: int) -> Attempt:
         return self.gate.turn((identifier, sample_id), epoch)
 
+    def begun(self, identifier: str, sample_id: str, epoch: int) -> None:
+        self.gate.begun((identifier, sample_id), epoch)
+
     async def scoring(
         self,
         identifier: str,

@@ -18,6 +18,12 @@ PairKey = tuple[str, str]
 GATHERING = 0.25
 """Seconds without a new attempt after which all are taken to have asked: only then can the longest be first."""
 
+RAMP = 12
+"""Attempts that start at once: enough to keep two processors busy."""
+
+RAMP_PATIENCE = 0.5
+"""Seconds after which an attempt that is still starting makes room for another: it waits for something else than us."""
+
 AGAIN = 0.05
 """Seconds between tries to interrupt an attempt that is between two states in Inspect."""
 
@@ -51,7 +57,7 @@ class Gate:
         self._cancels: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._expected = self._asked = 0
-        self._dispatcher: Dispatcher[PairKey] = Dispatcher(rules, slots)
+        self._dispatcher: Dispatcher[PairKey] = Dispatcher(rules, slots, RAMP)
         for task in tasks:
             predictions = task.predictions
             for sample_id in task.sample_ids:
@@ -63,7 +69,7 @@ class Gate:
                         self._expected += 1
                     else:
                         self._carry_out(self._dispatcher.known(pair, attempt, passed=passed))
-        if slots < self._expected:
+        if min(slots, RAMP) < self._expected:
             self._dispatcher.slots = 0  # until all have asked
 
     def turn(self, pair: PairKey, attempt: int) -> Turn:
@@ -73,6 +79,10 @@ class Gate:
     def reason(self, pair: PairKey, attempt: int) -> str | None:
         """Why an attempt was canceled, if the gate did it."""
         return self._reasons.get((pair, attempt))
+
+    def begun(self, pair: PairKey, attempt: int) -> None:
+        """An attempt's agent is at work."""
+        self._carry_out(self._dispatcher.begun(pair, attempt))
 
     def passed(self, pair: PairKey, attempt: int) -> None:
         """An attempt has passed: what its pair still runs or plans may not be needed any more."""
@@ -114,6 +124,9 @@ class Gate:
             match order:
                 case Start() if (turn := self._turns.get(key)) and not turn.done():
                     turn.set_result(True)
+                    asyncio.get_running_loop().call_later(
+                        RAMP_PATIENCE, self.begun, order.pair, order.attempt
+                    )
                 case Skip(reason=reason):
                     self._reasons[key] = reason
                     if (turn := self._turns.get(key)) and not turn.done():

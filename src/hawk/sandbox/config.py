@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import stat
 from collections.abc import Iterator, Mapping
@@ -65,7 +66,12 @@ def load(
     """
     base = (base or Path()).absolute()
     if isinstance(config, str | Path):
-        return _from_file(base / config)
+        path = base / config
+        try:
+            stat = path.stat()
+        except OSError:
+            return _from_file(path)  # says why
+        return _known_file(path, stat.st_mtime_ns, stat.st_size)
     if isinstance(config, BubblewrapConfig):
         return config.resolved(base)
     if config is None:
@@ -76,6 +82,12 @@ def load(
         f"A bubblewrap sandbox can't be configured by a {type(config).__name__}.",
         remedy="Give the path of a sandbox.yaml, or a BubblewrapConfig.",
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _known_file(path: Path, mtime: int, size: int) -> BubblewrapConfig:
+    """Read once: hundreds of attempts ask for the same file within seconds."""
+    return _from_file(path)
 
 
 def _from_file(path: Path) -> BubblewrapConfig:

@@ -66,11 +66,15 @@ class Dispatcher(Generic[P]):
     Args:
         rules: The policy.
         slots: Attempts at once.
+        ramp: Of these, attempts that may be starting at once, or None. What starts shares the processors with all that
+            starts: hundreds together are all late, a few after another are late one by one, the longest first.
     """
 
-    def __init__(self, rules: Rules, slots: int) -> None:
+    def __init__(self, rules: Rules, slots: int, ramp: int | None = None) -> None:
         self.rules = rules
         self.slots = max(1, slots)
+        self.ramp = ramp
+        self._starting: set[tuple[P, int]] = set()
         self._pairs: dict[P, _Pair] = {}
         self._heap: list[tuple[float, int, int, P]] = []
         self._in_use = 0
@@ -103,6 +107,11 @@ class Dispatcher(Generic[P]):
         self._pairs[pair].passed.add(attempt)
         return self._react(pair)
 
+    def begun(self, pair: P, attempt: int) -> list[Order[P]]:
+        """An attempt has started: its agent is at work, or takes long to get there. Twice is once."""
+        self._starting.discard((pair, attempt))
+        return self.fill()
+
     def ended(self, pair: P, attempt: int, *, passed: bool = False) -> list[Order[P]]:
         """An attempt is over, whatever came of it: its slot is free. Also for one that gave up waiting for its turn."""
         mine = self._pairs[pair]
@@ -111,6 +120,7 @@ class Dispatcher(Generic[P]):
         mine.queued.discard(attempt)
         if passed:
             mine.passed.add(attempt)
+        self._starting.discard((pair, attempt))
         if attempt in mine.running:
             mine.running.discard(attempt)
             self._in_use -= 1
@@ -143,7 +153,9 @@ class Dispatcher(Generic[P]):
     def fill(self) -> list[Order[P]]:
         """Give out the slots that are free."""
         orders: list[Order[P]] = []
-        while self._heap and self._in_use < self.slots:
+        while self._heap and self._in_use < self.slots and (
+            self.ramp is None or len(self._starting) < self.ramp
+        ):
             _, attempt, _, pair = heapq.heappop(self._heap)
             mine = self._pairs[pair]
             if attempt not in mine.queued:
@@ -156,6 +168,7 @@ class Dispatcher(Generic[P]):
                 continue
             mine.running.add(attempt)
             self._in_use += 1
+            self._starting.add((pair, attempt))
             orders.append(Start(pair, attempt))
         return orders
 
