@@ -62,15 +62,15 @@ def test_wait_follows_to_the_end_and_its_exit_code(
         assert run("eval-set", "--wait", write_config(tmp_path), env=remote).returncode == code
 
 
-def test_dry_run_says_what_would_run_and_asks_no_server(env: Env, run: Run, tmp_path: Path) -> None:
-    done = run("eval-set", write_config(tmp_path), "--dry-run", "--runs", "2", env=env)
+def test_check_says_what_would_run_and_asks_no_server(env: Env, run: Run, tmp_path: Path) -> None:
+    done = run("eval-set", write_config(tmp_path), "--check", "--runs", "2", env=env)
     assert done.returncode == 0, done.stderr
     assert "1 combination, 2 attempts of each sample" in done.stdout
     assert not Path(env["HAWK_HOME"]).exists()
 
 
 def test_a_wrong_config_is_exit_2_and_names_the_line(env: Env, run: Run, tmp_path: Path) -> None:
-    done = run("eval-set", write_config(tmp_path, CONFIG + "epoch: 3\n"), "--dry-run", env=env)
+    done = run("eval-set", write_config(tmp_path, CONFIG + "epoch: 3\n"), "--check", env=env)
     assert done.returncode == 2
     assert "demo.yaml:5" in done.stderr
     assert "epochs" in done.stderr

@@ -28,10 +28,10 @@ def test_files_that_an_example_names_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [*CONFIGS, EXAMPLES / "script.py"], ids=lambda path: path.name)
-def test_dry_run_submits_nothing(path: Path, tmp_path: Path) -> None:
+def test_check_submits_nothing(path: Path, tmp_path: Path) -> None:
     secrets = {SECRETS[path.name]: "for-the-test"} if path.name in SECRETS else {}
     hawk = CommandLine(tmp_path, **secrets)
-    assert "Nothing was submitted." in hawk.ok("eval-set", path, "--dry-run")
+    assert "Nothing was submitted." in hawk.ok("eval-set", path, "--check")
     assert not (tmp_path / "home").exists()
 
 

@@ -80,10 +80,20 @@ def _with_secrets(command: Any) -> Any:
 @click.option(
     "--wait/--detach", "wait", default=False, help="Follow the job to its end, or leave it running (default)."
 )
-@click.option("--dry-run", is_flag=True, help="Check the config and print what would run; submit nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Load the tasks and print the plan: attempts, waves, time, money. Runs nothing.",
+)
+@click.option("--check", is_flag=True, help="Only check the config; load no task, ask no server.")
 @click.option("--name", help="Id of the eval set; what is not valid as an id begins one.")
 @click.option(
     "--runs", type=click.IntRange(min=1), metavar="N", help="Attempts of each pair, instead of the config's."
+)
+@click.option(
+    "--parallel-attempts",
+    is_flag=True,
+    help="Run all attempts of every pair at once. HAWK_PARALLEL_ATTEMPTS=1: unless the config names a policy.",
 )
 @_with_secrets
 @click.option("--no-resume", is_flag=True, help="Start over: earlier logs are moved aside, not reused.")
@@ -93,8 +103,10 @@ def run(
     config: Path,
     wait: bool,
     dry_run: bool,
+    check: bool,
     name: str | None,
     runs: int | None,
+    parallel_attempts: bool,
     secrets: tuple[str, ...],
     secrets_files: tuple[Path, ...],
     no_resume: bool,
@@ -102,11 +114,21 @@ def run(
     """Run the eval set that CONFIG describes."""
     from hawk.cli.submission import prepare
 
-    submission = prepare(config, name=name, runs=runs, secrets=secrets, secrets_files=secrets_files)
+    submission = prepare(
+        config,
+        name=name,
+        runs=runs,
+        secrets=secrets,
+        secrets_files=secrets_files,
+        parallel=parallel_attempts,
+    )
     for warning in submission.warnings:
         note(f"Warning: {warning}")
-    if dry_run:
+    if dry_run or check:
         click.echo(submission.describe())
+        if dry_run:
+            _plan_only(app, submission.body())
+        click.echo("Nothing was submitted.")
         return
     _submit(app, {**submission.body(), "restart": no_resume}, wait=wait)
 
@@ -158,6 +180,15 @@ def _submit(app: App, body: dict[str, Any], *, wait: bool) -> None:
     raise click.exceptions.Exit(follow.exit_code(snapshot.status))
 
 
+def _plan_only(app: App, body: dict[str, Any]) -> None:
+    """Have the plan made by a job of its own, which runs nothing and is removed again."""
+    submitted = app.client.submit({**body, "dry_run": True})
+    try:
+        _print_plan(app, submitted.eval_set_id, dry=True)
+    finally:
+        app.client.delete(submitted.eval_set_id)
+
+
 def _announce(submitted: Submitted, *, resumed: bool) -> None:
     if submitted.adopted:
         how = "runs already; nothing new was started"
@@ -168,21 +199,26 @@ def _announce(submitted: Submitted, *, resumed: bool) -> None:
     click.echo(f"Eval set ID: {submitted.eval_set_id} ({how})")
 
 
-def _print_plan(app: App, eval_set_id: str) -> None:
-    """Wait until the tasks are enumerated, and say what will run. A job that fails before says why."""
+def _print_plan(app: App, eval_set_id: str, *, dry: bool = False) -> None:
+    """Wait until the tasks are enumerated, and say what will run. A job that fails before says why.
+
+    Args:
+        dry: There is only the plan: wait for it as long as it takes.
+    """
     from hawk.cli.plan_text import render
 
     deadline = time.monotonic() + PLAN_WAIT
-    while time.monotonic() < deadline:
+    while dry or time.monotonic() < deadline:
         plan = app.client.plan(eval_set_id)
         if plan is not None:
             click.echo(render(plan))
             return
         snapshot = app.client.status(eval_set_id).data
         if snapshot.status.terminal:
-            raise HawkError(
-                f"{eval_set_id} failed before its tasks were known: {snapshot.reason or snapshot.status.label}",
-                remedy=snapshot.remedy or f"hawk logs {eval_set_id}",
-            )
+            what = "The plan can't be made" if dry else f"{eval_set_id} failed before its tasks were known"
+            remedy = snapshot.remedy or f"hawk logs {eval_set_id}"
+            if dry and eval_set_id in remedy:
+                remedy = None  # nothing of it will be left
+            raise HawkError(f"{what}: {snapshot.reason or snapshot.status.label}", remedy=remedy)
         time.sleep(PLAN_POLL)
     note("The plan is not made yet (packages being installed, or slow task files).")

@@ -59,16 +59,25 @@ class Submission:
         lines.append(f"  id        {self.eval_set_id or self._config_id() or 'made at submit'}")
         if self.secrets:
             lines.append(f"  secrets   {', '.join(sorted(self.secrets))} (given)")
-        return "\n".join(clean(line, lines=True) for line in [*lines, "Nothing was submitted."])
+        return "\n".join(clean(line, lines=True) for line in lines)
 
     def _config_id(self) -> str | None:
         return None if self.config is None else self.config.get("eval_set_id")
 
 
 def prepare(
-    path: Path, *, name: str | None, runs: int | None, secrets: Sequence[str], secrets_files: Sequence[Path]
+    path: Path,
+    *,
+    name: str | None,
+    runs: int | None,
+    secrets: Sequence[str],
+    secrets_files: Sequence[Path],
+    parallel: bool = False,
 ) -> Submission:
     """Load a file and apply the options.
+
+    Args:
+        parallel: Run all attempts of a pair at once, whatever the config says.
 
     Raises:
         ConfigError: The file is wrong.
@@ -77,9 +86,10 @@ def prepare(
     loaded = load_eval_set(path, environ=os.environ, secret_names=secrets)
     eval_set_id = _id_from(name)
     if loaded.config is None:
-        if runs is not None:
+        if runs is not None or parallel:
             raise UsageError(
-                "--runs applies to a config; a script says epochs itself.", remedy="Set epochs in the script."
+                f"{'--runs' if runs is not None else '--parallel-attempts'} applies to a config; a script says epochs itself.",
+                remedy="Set epochs in the script.",
             )
         config, needed = None, []
     else:
@@ -87,6 +97,8 @@ def prepare(
         needed = [secret.name for secret in loaded.config.required_secrets]
     if config is not None and runs is not None:
         config = _with_runs(config, runs)
+    if config is not None and (parallel or _parallel_by_default(config)):
+        config = {**config, "attempts": {**(config.get("attempts") or {}), "policy": "parallel"}}
     given = gather_secrets(needed, names=secrets, files=secrets_files, environ=os.environ)
     return Submission(loaded, config, eval_set_id, given)
 
@@ -113,6 +125,12 @@ def _with_runs(config: dict[str, Any], runs: int) -> dict[str, Any]:
             **({"runs": runs} if "runs" in config else {}),
         }
     return {**{k: v for k, v in config.items() if k != "epochs"}, "runs": runs}
+
+
+def _parallel_by_default(config: dict[str, Any]) -> bool:
+    """Whether the environment asks for attempts at once, where the config does not say."""
+    wanted = os.environ.get("HAWK_PARALLEL_ATTEMPTS", "").strip().lower() in ("1", "true", "yes", "on")
+    return wanted and (config.get("attempts") or {}).get("policy") is None
 
 
 def _grid(config: EvalSetConfig) -> list[str]:

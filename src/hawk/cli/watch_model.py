@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import NamedTuple
 
-from hawk.cli.text import clean, duration, parse_time
-from hawk.core.snapshot import Progress, Sample, Snapshot, Task, Worker
+from hawk.cli.text import clean, duration, parse_time, plural
+from hawk.core.snapshot import PairCount, Progress, Sample, Snapshot, Task, Worker
 from hawk.core.states import QUEUED, ActivityType, SamplePhase, Trouble
 
 RATE_WINDOW = timedelta(minutes=10)  # long enough for slow attempts, short enough to notice a change
@@ -68,6 +68,7 @@ class TaskRow(NamedTuple):
     progress: Progress
     pace: Pace
     http_retries: int
+    pairs: PairCount
     note: str  # trouble or error of the task as a whole
 
 
@@ -113,6 +114,7 @@ def task_rows(snapshot: Snapshot, now: datetime) -> list[TaskRow]:
             task.progress,
             pace(task.samples, task.progress, begin, now),
             task.http_retries,
+            task.pairs,
             _task_note(task),
         )
         for name, task in zip(names, snapshot.tasks, strict=True)
@@ -352,6 +354,35 @@ def counts_text(progress: Progress) -> str:
     parts = [f"{done:,}/{progress.total:,}"]
     parts += [f"{n:,} {name}" for name in SEGMENTS if (n := getattr(progress, name))]
     return " · ".join(parts)
+
+
+def pairs_text(snapshot: Snapshot) -> str:
+    """`pairs: 3/5 decided, 2 passed, 1 failed · 2/2 x 1 · …`: how pairs stand; empty where each has one attempt."""
+    counts = [task.pairs for task in snapshot.tasks]
+    if not several_runs(snapshot) or not counts:
+        return ""
+    passed, failed = sum(c.passed for c in counts), sum(c.failed for c in counts)
+    tally: dict[str, int] = {}
+    for count in counts:
+        for name, n in count.tally.items():
+            tally[name] = tally.get(name, 0) + n
+    parts = [
+        f"pairs: {passed + failed:,}/{sum(c.total for c in counts):,} decided, {passed:,} passed, {failed:,} failed"
+    ]
+    parts += [f"{name} x {n:,}" for name, n in sorted(tally.items(), key=lambda item: _order(item[0]))]
+    if spared := sum(c.not_needed for c in counts):
+        parts.append(f"{plural(spared, 'attempt')} not needed")
+    return " · ".join(parts)
+
+
+def _order(tally: str) -> tuple[int, int]:
+    passes, _, produced = tally.partition("/")
+    return -int(produced), -int(passes)
+
+
+def several_runs(snapshot: Snapshot) -> bool:
+    """Whether pairs are attempted more than once."""
+    return any(task.progress.total > task.pairs.total > 0 for task in snapshot.tasks)
 
 
 def rate_text(value: Pace) -> str:

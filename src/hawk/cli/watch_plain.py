@@ -38,6 +38,8 @@ def _header(snapshot: Snapshot, now: datetime) -> str:
     if snapshot.remedy:
         lines.append(f"  → {clean(snapshot.remedy)}")
     lines.append(f"  {model.counts_text(snapshot.progress)}")
+    if pairs := model.pairs_text(snapshot):
+        lines.append(f"  {pairs}")
     if not snapshot.status.terminal:
         lines.append(
             f"  {model.rate_text(totals.pace)} attempts/min · ETA {model.eta_text(totals.pace) or '–'}"
@@ -53,9 +55,10 @@ def _tasks(snapshot: Snapshot, now: datetime, columns: int) -> str:
     rows = model.task_rows(snapshot, now)
     if not rows:
         return ""
+    pairs = ["pairs"] if model.several_runs(snapshot) else []
     text = table(
-        ["task", "", "done", "run", "err", "limit", "cancel", "wait", "/min", "ETA", "retries"],
-        [_task_cells(row) for row in rows[:MAX_TASKS]],
+        ["task", "", "done", *pairs, "run", "err", "limit", "cancel", "wait", "/min", "ETA", "retries"],
+        [_task_cells(row, pairs=bool(pairs)) for row in rows[:MAX_TASKS]],
         columns=columns,
     )
     notes = [f"  ! {row.name}: {row.note}" for row in rows[:MAX_TASKS] if row.note]
@@ -63,12 +66,13 @@ def _tasks(snapshot: Snapshot, now: datetime, columns: int) -> str:
     return "\n".join([text, *more, *notes])
 
 
-def _task_cells(row: model.TaskRow) -> list[str]:
+def _task_cells(row: model.TaskRow, *, pairs: bool) -> list[str]:
     p = row.progress
     return [
         row.name,
         "".join(letter * n for letter, n in zip(LETTERS, segments(p.total, _counts(row), BAR), strict=True)),
         f"{p.completed}/{p.total}",
+        *([f"{row.pairs.passed}/{row.pairs.total}"] if pairs else []),
         *(str(n) if n else "" for n in (p.running, p.errored, p.limit, p.canceled, p.waiting)),
         model.rate_text(row.pace),
         model.eta_text(row.pace),
@@ -173,6 +177,8 @@ def summary(snapshot: Snapshot, now: datetime, columns: int = 110) -> str:
     if snapshot.remedy:
         lines.append(f"  → {clean(snapshot.remedy)}")
     lines.append(f"  {model.counts_text(snapshot.progress)}")
+    if pairs := model.pairs_text(snapshot):
+        lines.append(f"  {pairs}")
     if snapshot.tasks:
         lines += ["", _scores(snapshot, columns)]
     follow = _next_commands(snapshot)
@@ -212,7 +218,7 @@ def _next_commands(snapshot: Snapshot) -> list[str]:
         for sample in _first_of(snapshot, phase, 2)
     ]
     if snapshot.progress.completed or commands:
-        commands.append(f"hawk list samples {job}")
+        commands += [f"hawk report {job}", f"hawk list samples {job}"]
     if snapshot.status is JobStatus.FAILED:
         commands += [f"hawk logs {job}", f"hawk eval-set resume {job}"]
     return commands

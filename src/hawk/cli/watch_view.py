@@ -119,6 +119,8 @@ def _header(
         lines.append(_line(notice, "bold yellow"))
     lines.append(_bar(snapshot.progress, max(10, columns - 2), glyphs))
     lines += _legend(snapshot.progress, columns, glyphs)
+    if pairs := model.pairs_text(snapshot):
+        lines.append(_line(pairs))
     retries = f" · {totals.http_retries:,} HTTP retries" if totals.http_retries else ""
     lines.append(
         _dim(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hawk.config.entries import Entry, Isolation, TaskEntry
 from hawk.config.eval_set import EvalSetConfig
+from hawk.config.experiments import Experiment
 from hawk.config.problems import FieldPath, Problem, caret, field_path
 from hawk.config.scan import outline
 from hawk.config.source import Source
@@ -106,7 +107,12 @@ _DECORATORS = {
     "agents": {"agent", "solver"},
     "solvers": {"agent", "solver"},
     "models": {"modelapi"},
+    "agent": {"agent", "solver"},
+    "model": {"modelapi"},
 }
+
+PROMPT_FILE = "PROMPT.md"
+"""What makes a directory an eval."""
 
 
 def check_extra(source: Source) -> tuple[list[Problem], list[str]]:
@@ -152,22 +158,82 @@ def check_repeated(config: EvalSetConfig, source: Source) -> list[Problem]:
                 message = f"{item.name!r} is listed twice with the same arguments (also {first[key]})"
                 problems.append(source.problem(path, message))
             first.setdefault(key, field_path(path))
+    for i, task in enumerate(config.tasks):
+        if task.folder is None:
+            continue
+        at: FieldPath = ("tasks", i)
+        if task.folder_name in first:
+            message = f"two folders are called {task.folder_name!r} in results: rename one"
+            problems.append(source.problem(at, message))
+        first.setdefault(task.folder_name, field_path(at))
     return problems
 
 
-def check_files(config: EvalSetConfig, source: Source, base_dir: Path | None) -> list[Problem]:
-    """Files that are missing, are not Python, or do not define what the config takes from them."""
+def check_experiments(config: EvalSetConfig, source: Source) -> list[Problem]:
+    """What is given both for all and by the experiments, so that nobody could say which counts."""
+    if not config.experiments:
+        return []
+    problems = []
+    for name in ("models", "agents", "solvers"):
+        if source.data.get(name):
+            message = (
+                f"experiments name their agents and models themselves: leave out '{name}', or 'experiments'"
+            )
+            problems.append(source.problem((name,), message))
+    for experiment in config.experiments:
+        for option in sorted(_options_of(experiment) & set(source.data)):
+            message = f"is given here for all and by the experiment {experiment.name!r}: give it once"
+            problems.append(source.problem((option,), message))
+    return problems
+
+
+def _options_of(experiment: Experiment) -> set[str]:
+    """Generation options of an experiment's model."""
+    args = experiment.model.items[0].args
+    return {*experiment.config, *(args.config if args is not None else ())}
+
+
+def check_files(
+    config: EvalSetConfig, source: Source, base_dir: Path | None, experiments: Mapping[str, Source]
+) -> list[Problem]:
+    """Files that are missing, are not Python, or do not define what the config takes from them.
+
+    Args:
+        experiments: Files that experiments came from, by their names.
+    """
     problems: list[Problem] = []
     for kind, i, entry in entries(config):
-        if entry.file is None:
-            continue
-        path = (kind, i, "file")
-        if base_dir is None and not Path(entry.file).is_absolute():
-            message = f"{entry.file} can't be found: nothing says which directory it is relative to"
-            problems.append(source.problem(path, message))
+        if isinstance(entry, TaskEntry) and entry.folder is not None:
+            problems += _check_folder(entry, source, (kind, i, "folder"), base_dir)
         else:
-            problems.extend(_check_file(kind, i, entry, source, base_dir or Path("/")))
+            problems += _check_file(kind, (kind, i), entry, source, base_dir)
+    for i, experiment in enumerate(config.experiments):
+        own = experiments.get(experiment.name)
+        for what, entry in experiment.entries.items():
+            at: FieldPath = (what,) if own is not None else ("experiments", i, what)
+            problems += _check_file(what, at, entry, own or source, base_dir)
     return problems
+
+
+def _check_folder(
+    entry: TaskEntry, source: Source, at: FieldPath, base_dir: Path | None
+) -> Iterator[Problem]:
+    written = str(entry.folder)
+    if base_dir is None and not Path(written).is_absolute():
+        message = f"{written} can't be found: nothing says which directory it is relative to"
+        yield source.problem(at, message)
+        return
+    folder = (base_dir or Path("/")) / written
+    if not folder.is_dir():
+        beside = [p.name for p in folder.parent.iterdir() if p.is_dir()] if folder.parent.is_dir() else []
+        yield source.problem(
+            at,
+            f"there is no directory {written!r}",
+            allowed="a folder of evals, 'path.py', 'path.py@task', 'package/task', or an entry with items",
+            suggestion=nearest(folder.name, beside),
+        )
+    elif not (folder / PROMPT_FILE).is_file() and not any(folder.glob(f"*/{PROMPT_FILE}")):
+        yield source.problem(at, f"{written} holds no evals: none of its directories has a {PROMPT_FILE}")
 
 
 def check_promises(config: EvalSetConfig, source: Source) -> list[Problem]:
@@ -191,9 +257,23 @@ def _is_strict(isolation: Isolation | None) -> bool:
     return isolation is not None and isolation.level == "strict"
 
 
-def _check_file(kind: str, i: int, entry: Entry[Any], source: Source, base_dir: Path) -> Iterator[Problem]:
-    file = base_dir / str(entry.file)
-    at = (kind, i, "file")
+def _check_file(
+    kind: str, path: FieldPath, entry: Entry[Any], source: Source, base_dir: Path | None
+) -> Iterator[Problem]:
+    """What is wrong with the file of one entry, if it has any.
+
+    Args:
+        kind: The field that it is in.
+        path: Where it is written in `source`.
+    """
+    if entry.file is None:
+        return
+    at = (*path, "file")
+    if base_dir is None and not Path(entry.file).is_absolute():
+        message = f"{entry.file} can't be found: nothing says which directory it is relative to"
+        yield source.problem(at, message)
+        return
+    file = (base_dir or Path("/")) / entry.file
     try:
         found = outline(file, _DECORATORS[kind])
     except SyntaxError as ex:
@@ -208,12 +288,12 @@ def _check_file(kind: str, i: int, entry: Entry[Any], source: Source, base_dir: 
     what = " or ".join(f"@{name}" for name in sorted(_DECORATORS[kind]))
     if isinstance(entry, TaskEntry) and not entry.items and not found.defined:
         yield source.problem(at, f"{entry.file} defines no {what}")
-    if kind == "models":  # a file may register a provider in ways that only running it shows
+    if kind in ("models", "model"):  # it may register a provider in ways that only running it shows
         return
     for j, item in enumerate(entry.items):
         if item.name not in found.defined and item.name not in found.imported:
             yield source.problem(
-                (kind, i, "items", j, "name"),
+                (*path, "items", j, "name"),
                 f"{entry.file} defines no {what} named {item.name!r}",
                 allowed=listing(found.defined),
                 suggestion=nearest(item.name, found.defined),
@@ -223,10 +303,6 @@ def _check_file(kind: str, i: int, entry: Entry[Any], source: Source, base_dir: 
 def notes(config: EvalSetConfig) -> list[str]:
     """One line for each field that does nothing here, or less than its author may think."""
     said: list[str] = []
-    if config.attempts is not None and (
-        config.attempts.policy != "parallel" or config.attempts.cancel_siblings
-    ):
-        said.append("attempts: all attempts run at once and to the end for now, whatever the policy.")
     if config.isolation is not None or any(item.isolation for entry in config.tasks for item in entry.items):
         said.append(
             "isolation has no effect on this machine: sandboxes are as open as their provider leaves them."

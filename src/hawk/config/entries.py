@@ -1,13 +1,14 @@
 """Entries of an eval set's lists: which tasks, models, agents and solvers, and where they come from.
 
-An entry names a package or a file, and items in it. A short string stands for an entry with one item:
-`problems.py@easy` is `{file: problems.py, items: [{name: easy}]}`.
+An entry names a package or a file, and items in it; one of tasks may name a folder of evals instead. A short string
+stands for an entry with one item: `problems.py@easy` is `{file: problems.py, items: [{name: easy}]}`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -189,6 +190,8 @@ ItemT = TypeVar("ItemT", TaskItem, AgentItem, ModelItem)
 class Entry(Strict, Generic[ItemT]):
     """Items of one package or one file. Exactly one of `package` and `file` is given."""
 
+    sources: ClassVar[tuple[str, ...]] = ("package", "file")
+
     package: Name | None = None
     """What pip installs (a PEP 508 requirement or git URL); `inspect-ai` for what Inspect brings."""
 
@@ -203,8 +206,12 @@ class Entry(Strict, Generic[ItemT]):
 
     @model_validator(mode="after")
     def _one_source(self) -> Entry[ItemT]:
-        if (self.package is None) == (self.file is None):
-            raise ValueError("give either 'package' or 'file'")
+        given = [source for source in self.sources if getattr(self, source) is not None]
+        if len(given) != 1:
+            *others, last = map(repr, self.sources)
+            raise ValueError(f"give either {', '.join(others)} or {last}")
+        if given == ["folder"]:
+            return self
         if self.file is not None:
             if not self.file.endswith(".py"):
                 raise ValueError(f"'file' must be a Python file (.py), not {self.file!r}")
@@ -233,7 +240,36 @@ class Entry(Strict, Generic[ItemT]):
 
 
 class TaskEntry(Entry[TaskItem]):
-    """Tasks of one package or file."""
+    """Tasks of one package or file, or a folder of evals. Exactly one of `package`, `file` and `folder` is given."""
+
+    sources: ClassVar[tuple[str, ...]] = ("package", "file", "folder")
+
+    folder: Name | None = None
+    """A directory that holds a directory for each eval, relative to the eval set's own directory."""
+
+    evals: list[Name] = []
+    """Of a folder: only these evals; `*` and `?` stand for any text. All when left out."""
+
+    suites: list[Name] = []
+    """Of a folder: only evals of these suites; `*` and `?` stand for any text. All when left out."""
+
+    @property
+    def folder_name(self) -> str:
+        """What results call the folder: its path, without what leads up to it."""
+        parts = [part for part in PurePosixPath(self.folder or "").parts if part not in ("/", ".", "..")]
+        return "-".join(parts) or "evals"
+
+    @model_validator(mode="after")
+    def _evals_are_of_a_folder(self) -> TaskEntry:
+        if self.folder is None and (self.evals or self.suites):
+            raise ValueError(
+                "'evals' and 'suites' choose among the evals of a 'folder'; for other tasks use 'items'"
+            )
+        if self.folder is not None and (self.items or self.name is not None):
+            raise ValueError(
+                "a 'folder' has no 'items' and no 'name'; choose among its evals with 'evals' and 'suites'"
+            )
+        return self
 
 
 class AgentEntry(Entry[AgentItem]):
@@ -261,8 +297,8 @@ def _short_task(value: Any) -> Any:
     if entry is not None or value is None:
         return entry
     package, _, item = str(value).partition("/")
-    if not item:
-        raise ValueError(f"found {value!r}; allowed: 'path.py@task', 'package/task', or an entry with items")
+    if not item or package in (".", "..", "") or item.endswith("/"):
+        return {"folder": value}
     return {"package": package, "name": package, "items": [{"name": item}]}
 
 
@@ -274,4 +310,5 @@ def _short_builtin(value: Any) -> Any:
 Tasks = list[Annotated[TaskEntry, BeforeValidator(_short_task, json_schema_input_type=str | TaskEntry)]]
 Agents = list[Annotated[AgentEntry, BeforeValidator(_short_builtin, json_schema_input_type=str | AgentEntry)]]
 Models = list[Annotated[ModelEntry, BeforeValidator(_short_builtin, json_schema_input_type=str | ModelEntry)]]
+Actor = Annotated[AgentEntry, BeforeValidator(_short_builtin, json_schema_input_type=str | AgentEntry)]
 Role = Annotated[ModelEntry, BeforeValidator(_short_builtin, json_schema_input_type=str | ModelEntry)]

@@ -9,8 +9,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hawk.config.check import check_extra, check_files, check_promises, check_repeated, notes
+from hawk.config.check import (
+    check_experiments,
+    check_extra,
+    check_files,
+    check_promises,
+    check_repeated,
+    notes,
+)
 from hawk.config.eval_set import EvalSetConfig
+from hawk.config.experiments import Found, read_experiments
 from hawk.config.explain import explain
 from hawk.config.problems import Problem, caret, config_error
 from hawk.config.scan import outline
@@ -56,7 +64,7 @@ def load_eval_set(
     if path.suffix == ".py":
         return _load_script(path, text, base_dir)
     source = parse_yaml(text, str(path), environ, secret_names)
-    return _validate(source, text, base_dir)
+    return _validate(source, text, base_dir, read_experiments(source, base_dir, environ, secret_names))
 
 
 def parse_eval_set(data: Any, *, base_dir: Path | None = None, name: str = "eval set") -> LoadedEvalSet:
@@ -72,7 +80,8 @@ def parse_eval_set(data: Any, *, base_dir: Path | None = None, name: str = "eval
     """
     if not isinstance(data, dict):
         raise config_error(name, [Problem("An eval set is a mapping of fields to values", name)])
-    return _validate(Source(name, data), "", base_dir)
+    source = Source(name, dict(data))
+    return _validate(source, "", base_dir, read_experiments(source, base_dir))
 
 
 def read_text(path: Path) -> str:
@@ -116,14 +125,19 @@ def _load_script(path: Path, text: str, base_dir: Path) -> LoadedEvalSet:
     return LoadedEvalSet(None, text, base_dir, warnings, path.absolute())
 
 
-def _validate(source: Source, text: str, base_dir: Path | None) -> LoadedEvalSet:
+def _validate(source: Source, text: str, base_dir: Path | None, experiments: Found) -> LoadedEvalSet:
     problems, warnings = check_extra(source)
+    problems += experiments.problems
+    if experiments.data is not None:
+        source.data["experiments"] = experiments.data
     try:
         config = EvalSetConfig.model_validate(source.data)
     except ValidationError as ex:
         raise config_error(source.name, [*problems, *explain(ex, source, EvalSetConfig)]) from None
-    problems += check_repeated(config, source) + check_files(config, source, base_dir)
+    problems += check_repeated(config, source) + check_experiments(config, source)
+    problems += check_files(config, source, base_dir, experiments.sources)
     problems += check_promises(config, source)
     if problems:
         raise config_error(source.name, problems)
-    return LoadedEvalSet(config, text, base_dir, [*source.warnings, *warnings, *notes(config)])
+    warnings = [*source.warnings, *experiments.warnings, *warnings, *notes(config)]
+    return LoadedEvalSet(config, text, base_dir, warnings)

@@ -194,6 +194,10 @@ class Supervisor:
         Args:
             earlier: There was one: it made this plan.
         """
+        if self.spec.dry_run:
+            self.dispatch(job.StopRequested(StopAction.SCORE))
+            self.dispatch(job.Enumerated(shares={}))
+            return
         self.machine.limits = plan.limits
         self.book.use_plan(plan)
         adopted = self.launcher.adopt()

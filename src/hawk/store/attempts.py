@@ -18,6 +18,7 @@ import errno
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -40,9 +41,11 @@ VERSION = 1
 LARGEST = 16 * 1024 * 1024
 """Bytes of a `result.json` that are read: explanations in it are cut, so a real one has some thousand."""
 
-_READ = (
-    os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-)  # neither a link nor a pipe may stand in the way
+LEFT_BEHIND = 3600.0
+"""Seconds after which a draft is nobody's: to keep a workspace and score it takes less."""
+
+# Neither a link nor a pipe may stand in the way.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ResultFile(NamedTuple):
@@ -65,11 +68,7 @@ def attempt_directory(run_dir: RunDir, pair: Pair, k: int) -> Path:
 
 def planned_pairs(plan: Plan) -> list[tuple[Pair, int]]:
     """The plan's pairs in its order, each with the number of attempts at it."""
-    return [
-        (Pair(task=task.name, sample=sample, model=task.model, agent=task.agent), task.epochs)
-        for task in plan.tasks
-        for sample in task.sample_ids
-    ]
+    return [(task.pair(sample), task.epochs) for task in plan.tasks for sample in task.sample_ids]
 
 
 # --- reading
@@ -229,20 +228,21 @@ def write_result(run_dir: RunDir, result: Result, *, workspace: Path | None = No
     final, home = directory / RESULT, directory / WORKSPACE
     replaced = workspace is not None or result.workspace is None
     try:
+        if workspace is not None:
+            _sync(workspace)  # one that is not there must leave everything as it is
         if final.exists() or (replaced and home.exists()):
             set_aside(directory)
         if replaced:
             final.unlink(missing_ok=True)
             home.unlink(missing_ok=True)
         if workspace is not None:
-            _sync(workspace)
             workspace.replace(home)
             _sync(directory)  # a result must not survive a power cut that its workspace does not
         write_json(final, result)
         _sync(directory)
     except OSError as ex:
         raise storage_error(directory, ex) from ex
-    _tidy(directory)
+    _tidy(directory, every=workspace is not None)
 
 
 def set_aside(directory: Path) -> Path | None:
@@ -292,11 +292,18 @@ def _keep(source: Path, target: Path) -> None:
             os.fsync(new.fileno())
 
 
-def _tidy(directory: Path) -> None:
-    """Remove what killed writers have left: drafts, and temporary names of either kind."""
+def _tidy(directory: Path, *, every: bool) -> None:
+    """Remove what killed writers have left: drafts, and temporary names of either kind.
+
+    Args:
+        every: The attempt's own worker writes, so that nobody else's draft is still wanted. Else only old ones go.
+    """
+    newest = float("inf") if every else time.time() - LEFT_BEHIND
     for parent in (directory, directory / EARLIER):
         with contextlib.suppress(OSError):
             for path in [path for path in parent.iterdir() if path.name.startswith(".")]:
+                if path.lstat().st_mtime > newest:
+                    continue
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
                 else:

@@ -23,6 +23,7 @@ from hawk.config.settings import Settings
 from hawk.core.states import JobStatus
 from hawk.errors import HawkError
 from hawk.store.database import Database, open_database
+from hawk.store.history import index_attempts
 from hawk.store.models import Eval, Job, Sample, Score
 from hawk.store.rundir import JobSpec, RunDir
 
@@ -170,6 +171,8 @@ def reindex(settings: Settings) -> ReindexReport:
                 report.errors[run.job_id] = str(ex)
                 continue
             imported = Importer(database, run).run()
+            with database.write() as session:
+                index_attempts(session, run)
             report.jobs += 1
             report.logs += imported.logs
             report.samples += imported.samples

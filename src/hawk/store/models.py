@@ -2,6 +2,7 @@
 
 ```
 jobs ──< evals ──< samples ──< scores
+jobs ──< attempts
 ```
 
 Dropping the database loses nothing: `hawk.store.importer.reindex` fills it again. What is in flight is not
@@ -166,3 +167,28 @@ class Score(Base):
     value_nonfinite: Mapped[str | None]
 
     sample: Mapped[Sample] = relationship(back_populates="scores")
+
+
+class Attempt(Base):
+    """One attempt that produced a result: what later plans may know of it.
+
+    Attributes:
+        seconds: From its start to its end.
+        cost: Dollars, where prices were known.
+    """
+
+    __tablename__ = "attempts"
+    __table_args__ = (Index("ix_attempts_model_ended_at", "model", "ended_at"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.job_id", ondelete="CASCADE"), primary_key=True)
+    pair: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    task: Mapped[str]
+    sample: Mapped[str]
+    model: Mapped[str]
+    agent: Mapped[str | None]
+    passed: Mapped[bool]
+    seconds: Mapped[float]
+    tokens: Mapped[int] = mapped_column(BigInteger)
+    cost: Mapped[float | None]
+    ended_at: Mapped[datetime]

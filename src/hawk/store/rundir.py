@@ -57,6 +57,7 @@ class JobSpec(msgspec.Struct):
         created_at: ISO 8601.
         workers: The most workers, or None for one a core.
         generation: Counts submits and resumes of this id; a runner of an older generation is obsolete.
+        dry_run: Make the plan and end.
     """
 
     job_id: str
@@ -69,6 +70,7 @@ class JobSpec(msgspec.Struct):
     created_at: str = ""
     workers: int | None = None
     generation: int = 1
+    dry_run: bool = False
 
 
 class JournalEntry(msgspec.Struct, omit_defaults=True):
@@ -103,6 +105,10 @@ class RunDir:
     @property
     def plan_file(self) -> Path:
         return self.path / "plan.json"
+
+    @property
+    def attempts(self) -> Path:
+        return self.path / "attempts"
 
     @property
     def history_file(self) -> Path:

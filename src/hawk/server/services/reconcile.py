@@ -20,6 +20,7 @@ from hawk.server.services.feeds import Feeds
 from hawk.server.services.registry import JobState, Registry, now
 from hawk.store import queries
 from hawk.store.database import Database
+from hawk.store.history import index_attempts
 from hawk.store.importer import register, run_dirs, settle_row
 from hawk.store.models import Job
 from hawk.store.rundir import JournalEntry, write_json
@@ -112,6 +113,7 @@ class Reconciler:
             row = session.get(Job, job.job_id)
             if row is not None:
                 settle_row(row, job.run)
+                index_attempts(session, job.run)
         if self._registry.get(job.job_id) is job:
             self._registry.drop(job.job_id)
         self._feeds.touch(job.job_id)

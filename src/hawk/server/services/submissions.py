@@ -25,6 +25,7 @@ from hawk.server.services.feeds import Feeds
 from hawk.server.services.registry import Registry, now
 from hawk.store import stoprequests
 from hawk.store.database import Database
+from hawk.store.history import past_attempts
 from hawk.store.importer import register
 from hawk.store.rundir import JobSpec, JournalEntry, RunDir, storage_error, write_atomic, write_json
 
@@ -43,6 +44,7 @@ class SubmitRequest(msgspec.Struct):
         script: Absolute path of a Python file that calls `eval_set()`.
         resume: Start an existing id again with its saved config.
         restart: Start over: earlier logs are moved aside.
+        dry_run: Make a plan under an id of its own, and run nothing.
     """
 
     eval_set_config: dict[str, Any] | None = None
@@ -53,6 +55,7 @@ class SubmitRequest(msgspec.Struct):
     script: str | None = None
     resume: bool = False
     restart: bool = False
+    dry_run: bool = False
     image: str | None = None
     image_tag: str | None = None
     log_dir_allow_dirty: bool = False
@@ -163,6 +166,7 @@ class Submissions:
             created_at=old.created_at if old else now().isoformat(),
             workers=self._settings.workers,
             generation=generation,
+            dry_run=request.dry_run,
         )
 
     def _check_secrets(self, spec: JobSpec, request: SubmitRequest) -> None:
@@ -187,6 +191,8 @@ class Submissions:
         if text is not None:
             file = run.path / "eval-set.py" if spec.script else run.config_file
             write_atomic(file, text.encode("utf-8", "replace"))
+        with self._database.read() as session:
+            write_json(run.history_file, past_attempts(session, models=_models(spec.config)), durable=False)
         write_json(run.spec_file, spec)
         with self._database.write() as session:
             register(session, run, spec)
@@ -236,17 +242,28 @@ def _interpret(request: SubmitRequest) -> _Wanted:
     loaded = parse_eval_set(request.eval_set_config, base_dir=base_dir)
     assert loaded.config is not None
     config = loaded.config
-    job_id = check_id(request.eval_set_id or config.eval_set_id or new_id(config.name))
+    job_id = _id(request, config.eval_set_id, config.name)
     secrets = [secret.name for secret in config.required_secrets]
     return _Wanted(job_id, config.to_data(), None, secrets, config.requirements, warnings + loaded.warnings)
+
+
+def _id(request: SubmitRequest, own: str | None, name: str | None) -> str:
+    if request.dry_run:
+        return new_id("dry-run")
+    return check_id(request.eval_set_id or own or new_id(name))
 
 
 def _interpret_script(request: SubmitRequest, warnings: list[str]) -> _Wanted:
     script = Path(request.script or "")
     if not script.is_absolute() or not script.is_file():
         raise UsageError(f"The script {str(script)!r} is not the absolute path of a file.")
-    job_id = check_id(request.eval_set_id or new_id(script.stem))
+    job_id = _id(request, None, script.stem)
     return _Wanted(job_id, None, str(script), [], [], warnings)
+
+
+def _models(config: dict[str, Any]) -> list[str]:
+    """Models that a config names, as Inspect spells them; none where tasks bring their own."""
+    return [item["name"] for entry in config.get("models") or [] for item in entry.get("items") or []]
 
 
 def _set_back(run: RunDir, *, restart: bool) -> None:
@@ -256,7 +273,7 @@ def _set_back(run: RunDir, *, restart: bool) -> None:
         aside = next(path for n in range(1, 10_000) if not (path := run.path / f"logs.{n}").exists())
         try:
             run.logs.rename(aside)
-            for file in (run.snapshot_file, run.plan_file):
+            for file in (run.snapshot_file, run.plan_file, run.attempts):
                 if file.exists():
                     file.rename(aside / file.name)
         except OSError as ex:

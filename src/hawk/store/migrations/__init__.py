@@ -6,4 +6,4 @@
 from pathlib import Path
 
 MIGRATIONS = Path(__file__).parent
-HEAD = "0001"
+HEAD = "0002"
