@@ -117,6 +117,24 @@ def test_short_forms_stand_for_entries() -> None:
     assert config.sandbox.type == "local"
 
 
+def test_a_word_or_a_path_among_tasks_is_a_folder_of_evals() -> None:
+    config = make(
+        tasks=["evals", "more/", "./a/b", "../up/x", {"folder": "/abs/y", "suites": ["s*"]}, "p/task"]
+    )
+    assert [entry.folder for entry in config.tasks] == ["evals", "more/", "./a/b", "../up/x", "/abs/y", None]
+    assert [entry.folder_name for entry in config.tasks[:5]] == ["evals", "more", "a-b", "up-x", "abs-y"]
+    assert config.requirements == ["p"]
+
+
+def test_experiments_bring_their_secrets_and_packages() -> None:
+    model = {"package": "acme-models", "items": [{"name": "big", "secrets": ["KEY"]}]}
+    config = make(experiments=[{"name": "a", "model": model, "agent": "react", "time_limit": 5}])
+    assert config.experiments[0].limits == {"time_limit": 5}
+    assert config.requirements == ["acme-models"]
+    assert [secret.name for secret in config.required_secrets] == ["KEY"]
+    assert EvalSetConfig.model_validate(config.to_data()) == config
+
+
 def test_a_model_of_a_package_may_be_written_with_or_without_its_prefix() -> None:
     entry = make(models=[{"package": "acme", "items": [{"name": "big"}]}]).models[0]
     assert entry.qualified("big") == entry.qualified("acme/big") == "acme/big"
@@ -143,8 +161,13 @@ def test_runs_and_epochs_are_one_number(fields: dict[str, Any], number: int | No
         ({"eval_set_id": "x" * 44}, "44 characters"),
         ({"eval_set_id": "Has Spaces"}, "has-spaces"),
         ({"tasks": []}, "at least 1"),
-        ({"tasks": ["mbpp"]}, "path.py@task"),
-        ({"tasks": [{"package": "p", "file": "f.py"}]}, "either 'package' or 'file'"),
+        ({"tasks": [{"package": "p", "file": "f.py"}]}, "either 'package', 'file' or 'folder'"),
+        ({"tasks": [{"folder": "f", "items": [{"name": "t"}]}]}, "no 'items'"),
+        ({"tasks": [{"file": "f.py", "suites": ["s"]}]}, "for other tasks use 'items'"),
+        ({"models": [{"package": "p", "file": "f.py"}]}, "either 'package' or 'file'"),
+        ({"experiments": ["x.yaml"]}, "has to be read with its directory"),
+        ({"experiments": [{"name": "a/b", "model": "p/m"}]}, "experiments.0.name"),
+        ({"experiments": [{"name": "a"}]}, "experiments.0.model"),
         ({"tasks": [{"file": "f.txt"}]}, "must be a Python file"),
         ({"tasks": [{"package": "p"}]}, "'items' must name at least one"),
         ({"tasks": [{"package": "git+https://x/y", "items": [{"name": "t"}]}]}, "'name' is missing"),

@@ -284,13 +284,13 @@ def test_the_same_task_twice_is_an_error_unless_its_arguments_differ(folder: Pat
 def test_options_of_inspect_pass_through_with_a_warning(folder: Path) -> None:
     loaded = load(
         folder,
-        "tasks: [problems.py@easy]\ntemperature: 0.5\nfail_on_error: 0.1\nfuture_thing: 1\nattempts: sequential\n"
+        "tasks: [problems.py@easy]\ntemperature: 0.5\nfail_on_error: 0.1\nfuture_thing: 1\n"
         "isolation: standard\nrunner: {memory: 8Gi}\n",
     )
     assert loaded.config is not None
     assert loaded.config.passthrough["temperature"] == 0.5
     assert [warning.split(" ", 1)[0] for warning in loaded.warnings] == [
-        "temperature", "fail_on_error", "future_thing", "attempts:", "isolation", "runner:",
+        "temperature", "fail_on_error", "future_thing", "isolation", "runner:",
     ]  # fmt: skip
 
 

@@ -53,8 +53,8 @@ that are predicted to be long and one after the other for the rest (`selective`)
     infra_retries: NotNegative | None = None
     """Times an attempt that failed for other reasons than its agent is begun again: the same as `retry_on_error`."""
 
-    pass_: Annotated[Pass, Field(alias="pass")] = Pass()
-    """When an attempt has passed."""
+    pass_: Pass = Field(default=Pass(), alias="pass")
+    """What makes an attempt a pass."""
 
     history: Name | None = None
     """A CSV file of earlier attempts, beside what the server knows: columns task, sample, model, agent, seconds, outcome, \
