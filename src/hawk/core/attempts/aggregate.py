@@ -1,4 +1,4 @@
-"""A job's report, from what its attempts came to. The same results in any order give the same report, byte for byte."""
+"""A job's report, from what its attempts came to: byte for byte the same in whatever order they are read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hawk.core.attempts.intervals import clustered
 from hawk.core.attempts.report import Estimate, GroupRow, PairRow, PolicyUse, Report
 from hawk.core.attempts.results import Outcome, Pair, Result, Usage
 from hawk.core.attempts.rows import began, first_line, newest, pair_order, pair_row, tokens, without_result
-from hawk.core.attempts.spans import moment, most_at_once, seconds, span
+from hawk.core.attempts.spans import Span, moment, most_at_once, seconds, span
 from hawk.core.attempts.statistics import pass_at_k, pass_pow_k
 
 _EVERY_K = 10  # up to here pass@k is given for each k, beyond it for 16, 32, … and the last
@@ -31,12 +31,14 @@ def report(
 
     Args:
         planned: Each pair, in the plan's order, with the number of attempts planned for it.
-        results: Of attempts that have ended, in any order. One that is not planned (from an earlier, larger plan) is
-            counted in what was used and nowhere else, and named. Of two for one attempt the one that ended later counts.
+        results: Of attempts that have ended, in any order. One that is not planned (from an earlier, larger
+            plan) is counted in what was used and nowhere else, and named. Of two for one attempt the one that
+            ended later counts.
         policy: Its name, for people.
         runs: Attempts planned for a pair, as configured.
-        cancels: The policy ends or skips attempts once one has passed, so that those with a result are no fair sample:
-            `biased` says so, pass@k and pass^k stay empty, and pass@1 is the share of pairs whose first result passed.
+        cancels: The policy ends or skips attempts once one has passed, so that those with a result are no
+            fair sample: `biased` says so, pass@k and pass^k stay empty, and pass@1 is the share of pairs
+            whose first result passed.
         policies: What other policies would have used.
         problems: What could not be read.
     """
@@ -52,10 +54,13 @@ def report(
             strays.append(result)
     strays.sort(key=lambda result: (pair_order(result.pair), result.attempt))
     rows = [pair_row(pair, number, ours[pair], cancels=cancels) for pair, number in plan.items()]
-    counted = [ours[row.pair][k] for row in rows for k in sorted(ours[row.pair])]
+    tried = {pair: [found[k] for k in sorted(found)] for pair, found in ours.items()}
+    counted = [result for found in tried.values() for result in found]
+    scores = {pair: _scores(found, cancels=cancels) for pair, found in tried.items()}
     names = _names(plan)
     complete = [row for row in rows if row.produced == row.planned >= max(1, runs)]
-    wall = _wall(counted)
+    spans = _spans(counted)
+    wall = _wall(spans)
     return Report(
         job_id=job_id,
         policy=policy,
@@ -67,20 +72,20 @@ def report(
         undecided=sum(row.passed is None for row in rows),
         tally=_tally(rows, complete, cancels=cancels),
         any_pass=_any_pass(rows),
-        pass_at_1=_pass_at_1(rows, ours, cancels=cancels),
+        pass_at_1=_pass_at_1(rows, scores),
         pass_at_k={} if cancels else _by_k(complete, runs, pass_at_k),
         pass_pow_k={} if cancels else _by_k(complete, runs, pass_pow_k),
         biased=_biased(policy) if cancels else None,
         incomplete=_incomplete(rows, complete, names, runs, cancels=cancels),
         unfinished={names[row.pair]: row.error for row in rows if row.error is not None},
         saved=[names[row.pair] for row in rows if _saved(row)],
-        groups=_groups(rows, ours, cancels=cancels),
+        groups=_groups(rows, scores),
         outcomes=_sorted(Counter(attempt.outcome.value for row in rows for attempt in row.attempts)),
         infra_errors=_infra_errors(counted),
         wall=wall,
         slowest=max((s for result in counted if (s := seconds(result.duration)) is not None), default=None),
         usage=_usage(counted + strays),
-        actual=_use(policy, counted + strays, wall),
+        actual=_use(policy, counted + strays, wall, most_at_once(spans + _spans(strays))),
         policies=list(policies),
         problems=[*problems, *_problems(twice, strays)],
         fingerprints=sorted({result.fingerprint for result in counted if result.fingerprint}),
@@ -88,7 +93,7 @@ def report(
 
 
 def _names(pairs: Iterable[Pair]) -> dict[Pair, str]:
-    """Each pair's name; with its directory where two pairs have parts that read the same when they are joined."""
+    """Each pair's name; with its directory where two pairs would be called the same."""
     names = {pair: str(pair) for pair in pairs}
     often = Counter(names.values())
     return {p: name if often[name] == 1 else f"{name} ({p.directory})" for p, name in names.items()}
@@ -102,17 +107,20 @@ def _any_pass(rows: Iterable[PairRow]) -> Estimate | None:
     return clustered((_cluster(row.pair), float(row.passed)) for row in rows if row.passed is not None)
 
 
-def _pass_at_1(
-    rows: Iterable[PairRow], results: dict[Pair, dict[int, Result]], *, cancels: bool
-) -> Estimate | None:
-    values = []
-    for row in rows:
-        produced = [result for _, result in sorted(results[row.pair].items()) if result.outcome.produced]
-        if cancels:
-            # Later results exist only because the first did not pass.
-            produced = sorted(produced, key=_ended)[:1]
-        values += [(_cluster(row.pair), float(result.passed)) for result in produced]
-    return clustered(values)
+def _scores(results: Iterable[Result], *, cancels: bool) -> list[float]:
+    """What a pair adds to pass@1: 1 or 0 for each attempt with a result.
+
+    Where a pass ends the others, only the first result counts: later ones exist because it did not pass, and
+    all of them together would be too low.
+    """
+    produced = [result for result in results if result.outcome.produced]
+    if cancels and len(produced) > 1:
+        produced = [min(produced, key=_ended)]
+    return [float(result.passed) for result in produced]
+
+
+def _pass_at_1(rows: Iterable[PairRow], scores: dict[Pair, list[float]]) -> Estimate | None:
+    return clustered((_cluster(row.pair), score) for row in rows for score in scores[row.pair])
 
 
 def _ended(result: Result) -> float:
@@ -134,8 +142,8 @@ def _by_k(rows: list[PairRow], runs: int, estimator: Callable[[int, int, int], f
 
 def _biased(policy: str) -> str:
     return (
-        f"{policy} ends or skips attempts once one has passed, so pass@k and pass^k would be biased and are not given; "
-        "pass@1 is the share of pairs whose first result passed."
+        f"{policy} ends or skips attempts once one has passed, so pass@k and pass^k would be biased "
+        "and are not given; pass@1 is the share of pairs whose first result passed."
     )
 
 
@@ -171,13 +179,16 @@ def _incomplete(
 
 
 def _saved(row: PairRow) -> bool:
-    """Whether the first attempt ended without passing, and a later one passed. A sibling's pass may have canceled it."""
+    """Whether the first attempt ended without passing, and a later one passed.
+
+    One that its sibling's pass canceled was not saved: nobody knows what it would have come to.
+    """
     if not row.passed or not row.attempts or row.attempts[0].attempt != 1:
         return False
     return row.attempts[0].outcome not in (Outcome.PASS, Outcome.CANCELED, Outcome.MISSING)
 
 
-def _groups(rows: list[PairRow], results: dict[Pair, dict[int, Result]], *, cancels: bool) -> list[GroupRow]:
+def _groups(rows: list[PairRow], scores: dict[Pair, list[float]]) -> list[GroupRow]:
     parts: dict[tuple[str, str], list[PairRow]] = defaultdict(list)
     for kind in ("model", "task", "agent"):
         for row in rows:
@@ -193,7 +204,7 @@ def _groups(rows: list[PairRow], results: dict[Pair, dict[int, Result]], *, canc
             failed=sum(row.passed is False for row in members),
             undecided=sum(row.passed is None for row in members),
             any_pass=_any_pass(members),
-            pass_at_1=_pass_at_1(members, results, cancels=cancels),
+            pass_at_1=_pass_at_1(members, scores),
         )
         for (kind, name), members in parts.items()
     ]
@@ -214,9 +225,14 @@ def _infra_errors(results: Iterable[Result]) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _wall(results: Iterable[Result]) -> float | None:
-    spans = [found for result in results if (found := span(result))]
-    return max(end for _, end in spans) - min(start for start, _ in spans) if spans else None
+def _spans(results: Iterable[Result]) -> list[Span]:
+    return [found for result in results if (found := span(result))]
+
+
+def _wall(spans: Sequence[Span]) -> float | None:
+    if not spans:
+        return None
+    return round(max(end for _, end in spans) - min(start for start, _ in spans), 6)
 
 
 def _usage(results: Iterable[Result]) -> dict[str, Usage]:
@@ -228,9 +244,8 @@ def _usage(results: Iterable[Result]) -> dict[str, Usage]:
     return {model: Usage(**counts) for model, counts in sorted(sums.items())}
 
 
-def _use(policy: str, results: list[Result], wall: float | None) -> PolicyUse:
+def _use(policy: str, results: list[Result], wall: float | None, slots: int) -> PolicyUse:
     attempts = sum(map(began, results))
-    slots = most_at_once(found for result in results if (found := span(result)))
     costs = [result.cost for result in results if result.cost is not None]
     return PolicyUse(
         policy=policy,

@@ -1,7 +1,7 @@
 """How much pairs differ in their chance to pass, and so how many flip between two runs of the same thing.
 
-Each pair has its own chance q that an attempt passes, drawn from a beta distribution. Fitted to what attempts came
-to, it says how often a pair that passed once would not do so again, with nothing changed.
+Each pair has its own chance q that an attempt passes, drawn from a beta distribution. Fitted to what attempts
+came to, it says how often a pair that passed once would not do so again, with nothing changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class BetaBinomial(msgspec.Struct, frozen=True):
 
     Attributes:
         mean: Of the chance that an attempt passes.
-        rho: Correlation of two attempts at one pair: 0 where all pairs are alike, 1 where each always or never passes.
+        rho: Correlation of two attempts at one pair: 0 where all pairs are alike, 1 where each always or
+            never passes.
     """
 
     mean: float
@@ -54,8 +55,8 @@ class BetaBinomial(msgspec.Struct, frozen=True):
 def flips(model: BetaBinomial, attempts: Iterable[tuple[int, int]]) -> tuple[float, float]:
     """How many pairs would pass in one of two identical runs and fail in the other, when any pass counts.
 
-    A pair flips with chance E[Q_a] + E[Q_b] - 2 E[Q_a Q_b], where Q = (1 - q)^k is its chance to fail in k attempts;
-    with the same k in both that is 2 (E[(1 - q)^k] - E[(1 - q)^2k]).
+    A pair flips with chance E[Q_a] + E[Q_b] - 2 E[Q_a Q_b], where Q = (1 - q)^k is its chance to fail in k
+    attempts; with the same k in both that is 2 (E[(1 - q)^k] - E[(1 - q)^2k]).
 
     Args:
         attempts: For each pair the number of attempts that it has in either run.
@@ -76,10 +77,10 @@ def flips(model: BetaBinomial, attempts: Iterable[tuple[int, int]]) -> tuple[flo
 def fit(pairs: Iterable[tuple[int, int]]) -> BetaBinomial | None:
     """The beta-binomial distribution of maximum likelihood.
 
-    The likelihood of a pair's attempts, one after another, is a product over j of terms that `_Counts` adds up; it is
-    the same whatever rule ended the attempts, so runs that stop at the first pass may be fitted too (their share of
-    passes would mislead a fit by moments). For each rho the likelihood is concave in the mean, which
-    Newton's method finds; rho by a grid and golden section.
+    The likelihood of a pair's attempts, one after another, is a product over j of terms that `_Counts` adds
+    up; it is the same whatever rule ended the attempts, so runs that stop at the first pass may be fitted too
+    (their share of passes would mislead a fit by moments). For each rho the likelihood is concave in the
+    mean, which Newton's method finds; rho by a grid and golden section.
 
     Args:
         pairs: For each pair (attempts with a result, passes among them).
@@ -104,7 +105,7 @@ def fit(pairs: Iterable[tuple[int, int]]) -> BetaBinomial | None:
 
 
 def _summit(height: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function with one summit between low and high is highest (golden section), the ends included."""
+    """Where a function with one summit is highest (golden section), the ends included."""
     ends = (low, high)
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = height(left), height(right)
@@ -137,7 +138,7 @@ class _Counts:
         self.repeated = sum(n > 1 for n, _ in rows)
 
     def likelihood(self, mean: float, rho: float) -> float:
-        """Log likelihood; minus infinity where it is 0. The terms of j = 0 are written so that rho 1 is allowed."""
+        """Log likelihood, or minus infinity. The terms of j = 0 are written so that rho 1 is allowed."""
         if rho >= 1 and self.mixed:
             return -math.inf
         total = self.passes[0] * math.log(mean) + self.fails[0] * math.log(1 - mean)
@@ -156,7 +157,7 @@ class _Counts:
         return total
 
     def best_mean(self, rho: float) -> float:
-        """The mean that is likeliest with `rho`: Newton's steps, kept within an interval that always holds it."""
+        """The mean that is likeliest with `rho`: Newton's steps, kept within bounds that hold it."""
         low, high, mean = 0.0, 1.0, self.passes[0] / (self.passes[0] + self.fails[0])
         for _ in range(_STEPS):
             up, up_bend = _slope(self.passes, mean, rho)

@@ -33,10 +33,10 @@ class Fate(NamedTuple):
 
 
 def concentration(fates: Sequence[Fate], starts: Mapping[Pair, float]) -> list[Concentration]:
-    """For each provider, model, agent and quarter, and each task that lost a pair: are losses more frequent there?
+    """Whether losses are more frequent at a provider, model, agent, time, or a task that lost a pair.
 
-    Counted among pairs that passed in A: no other can be lost. Where nothing can lie together, because fewer than two
-    were lost or all pairs are in one place, `p` is None.
+    Counted among pairs that passed in A: no other can be lost. Where nothing can lie together, because fewer
+    than two were lost or all pairs are in one place, `p` is None.
 
     Args:
         starts: When each pair began in B, in seconds; a pair that is not there has no quarter.

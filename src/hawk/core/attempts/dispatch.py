@@ -153,8 +153,10 @@ class Dispatcher(Generic[P]):
     def fill(self) -> list[Order[P]]:
         """Give out the slots that are free."""
         orders: list[Order[P]] = []
-        while self._heap and self._in_use < self.slots and (
-            self.ramp is None or len(self._starting) < self.ramp
+        while (
+            self._heap
+            and self._in_use < self.slots
+            and (self.ramp is None or len(self._starting) < self.ramp)
         ):
             _, attempt, _, pair = heapq.heappop(self._heap)
             mine = self._pairs[pair]

@@ -1,4 +1,4 @@
-"""Confidence intervals of rates: Wilson's, and of a mean over attempts that are not independent of each other."""
+"""Confidence intervals of rates: Wilson's, and one for attempts that go together."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ def clustered(values: Iterable[tuple[Hashable, float]]) -> Estimate | None:
     """The mean of values in 0 to 1 with its 95 % interval, where values of one cluster go together.
 
     The standard error is cluster-robust: Miller 2024, "Adding Error Bars to Evals", equation 4, times
-    sqrt(G / (G - 1)) for G clusters, with Student's t of G - 1 degrees of freedom, both for the case of few clusters.
-    Where it says nothing (one cluster, or all clusters alike: everything passed), Wilson's interval over the
-    clusters stands in: G samples that all passed leave room for some that would not.
+    sqrt(G / (G - 1)) for G clusters, with Student's t of G - 1 degrees of freedom, both for the case of few
+    clusters. Where it says nothing (one cluster, or all clusters alike: everything passed), Wilson's interval
+    over the clusters stands in: G samples that all passed leave room for some that would not.
 
     Args:
-        values: Each with its cluster: attempts at the same sample succeed and fail together, whatever the model.
+        values: Each with its cluster: attempts at the same sample succeed and fail together, whatever the
+            model.
 
     Returns:
         None without values. `n` of the estimate is the number of values.

@@ -180,7 +180,8 @@ class Comparison(msgspec.Struct):
         p: Exact McNemar, two-sided.
         expected_flips: How many flips two identical runs would show, by the attempts themselves; with its standard
             deviation. None where no pair has two attempts with results.
-        smallest: The least number of net losses that these pairs would have shown at p < 0.05 on top of that noise.
+        smallest: The least number of net losses that would be significant (p < 0.05) among as many flips as that noise
+            makes.
         errors_a, errors_b: Infrastructure errors by provider; `retries_a`, `retries_b`: provider retries by provider and kind.
         judgement: The verdict; `because` its evidence, one line each; `blame` the provider that throttled.
         different: The runs' configurations differ in what may change an outcome.

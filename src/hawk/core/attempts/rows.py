@@ -64,8 +64,8 @@ def first_line(text: str) -> str:
 def pair_row(pair: Pair, planned: int, results: Mapping[int, Result], *, cancels: bool) -> PairRow:
     """What a pair's attempts amount to.
 
-    A pair has passed when any attempt has. It has failed when all planned attempts have an outcome, at least one of
-    them produced a result and none passed. Else it is undecided, and final only if nothing more is to come.
+    A pair has passed when any attempt has. It has failed when all planned attempts have an outcome, at least
+    one of them produced a result and none passed. Else it is undecided.
 
     Args:
         planned: Its attempts, numbered from 1. Results of others are left out.
@@ -77,7 +77,7 @@ def pair_row(pair: Pair, planned: int, results: Mapping[int, Result], *, cancels
     winners = [result for result in produced if result.passed]
     ended = sum(result.outcome is not Outcome.MISSING for result in known)
     final = bool(winners) or ended == planned
-    best = (winners or produced or [None])[0]
+    best = next(iter(winners or produced), None)
     checks, explanation = _word(best) if best else ((), None)
     attempts = [_attempt(result) for result in known]
     if not (winners and cancels) and len(known) < planned:
@@ -113,7 +113,8 @@ def without_result(planned: int, known: Iterable[Outcome]) -> str:
 def _no_result(pair: Pair, planned: int, known: list[Result]) -> str:
     if planned < 1:
         return f"{pair}: no attempt is planned"
-    text = f"{pair}: none of {planned} planned attempts has a result: {without_result(planned, (r.outcome for r in known))}"
+    outcomes = without_result(planned, (result.outcome for result in known))
+    text = f"{pair}: none of {planned} planned attempts has a result: {outcomes}"
     reasons = [reason for result in known if (reason := _reason(result))]
     return f"{text}; the last: {reasons[-1]}" if reasons else text
 
@@ -139,7 +140,7 @@ def _attempt(result: Result) -> AttemptRow:
 
 
 def _word(result: Result) -> tuple[tuple[Check, ...], str | None]:
-    """Checks and explanation of the scorer that decided: the one whose value is the attempt's score, else the first."""
+    """Checks and explanation of the scorer that decided: whose value is the score, else the first."""
     words = list(result.scores.values())
     if not words:
         return (), None

@@ -40,8 +40,8 @@ def _check(n: int, c: int, k: int) -> None:
 def mcnemar(lost: int, gained: int) -> float:
     """Two-sided p of the exact test that a pair is as likely to be lost as to be gained.
 
-    McNemar 1947 in its exact form: twice the smaller tail of Binomial(lost + gained, 1/2). In whole numbers, so
-    that it is right for thousands of flips too.
+    McNemar 1947 in its exact form: twice the smaller tail of Binomial(lost + gained, 1/2). In whole numbers,
+    so that it is right for thousands of flips too.
     """
     flips = lost + gained
     term = tail = 1
@@ -77,20 +77,21 @@ def _log_comb(n: int, k: int) -> float:
 
 
 def smallest_loss(flips: float) -> int:
-    """The least net loss of pairs that McNemar's test calls significant on top of noise.
+    """The least net loss of pairs that McNemar's test calls significant among as many flips as noise makes.
+
+    A real loss adds flips, and more flips hide a loss better: a smaller one could not have been seen.
 
     Args:
-        flips: How many pairs flip by noise alone, half of them each way.
+        flips: How many pairs flip by noise alone; an even number near it is taken, for as many go each way.
     """
-    noise = round(flips / 2)
-    high = 1
-    while mcnemar(noise + high, noise) >= SIGNIFICANT:
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if mcnemar(noise + middle, noise) < SIGNIFICANT:
-            high = middle
+    total = 2 * round(flips / 2)
+    if mcnemar(total, 0) >= SIGNIFICANT:
+        return next(loss for loss in range(total, 100) if mcnemar(loss, 0) < SIGNIFICANT)
+    gained, too_many = 0, total // 2
+    while too_many - gained > 1:
+        middle = (gained + too_many) // 2
+        if mcnemar(total - middle, middle) < SIGNIFICANT:
+            gained = middle
         else:
-            low = middle
-    return high
+            too_many = middle
+    return total - 2 * gained

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
 import msgspec
@@ -18,7 +18,7 @@ _REFUSED = re.compile(
     r"(?<!\d)(?:429|503|529)(?!\d)|rate.?limit|overloaded|too many requests|throttl|quota", re.IGNORECASE
 )
 _LATE = re.compile(r"time[-_ ]?out|timed[-_ ]?out", re.IGNORECASE)
-_OURS = re.compile(r"sandbox|bwrap|docker|container|\bpod\b|command|exec", re.IGNORECASE)
+_OURS = re.compile(r"sandbox|bwrap|docker|container|\bpod\b|command|\bexec\b", re.IGNORECASE)
 
 _TIMES = 3.0  # a rate that grows less is an ordinary day
 _MUCH = 5.0  # refusals an attempt beyond the other run's: no test is needed to see them
@@ -37,15 +37,17 @@ class Load(msgspec.Struct):
 
     Attributes:
         attempts: That began.
-        refusals: Calls made again because they were refused for load or came too late, and attempts lost to that.
+        refusals: Calls refused for load or too late, made again or the end of their attempt.
         hit: Attempts that met at least one.
         lost: Attempts that ended as infrastructure errors because of them.
+        met: Pairs of which an attempt met one.
     """
 
     attempts: int = 0
     refusals: int = 0
     hit: int = 0
     lost: int = 0
+    met: set[Pair] = set()
 
     @property
     def rate(self) -> float:
@@ -57,26 +59,26 @@ class Strain(msgspec.Struct, frozen=True):
     """A provider that refused far more in the second run than in the first.
 
     Attributes:
+        share: This provider's part of all providers' growth in refusals.
         slower: How many times as long an attempt took: the median over pairs; None where no pair says.
-        waited: Seconds of waiting that an attempt had more of, as a share of the first run's duration; None if unknown.
+        waited: Seconds of waiting that an attempt had more of, as a share of the first run's duration; None
+            if unknown.
     """
 
     provider: str
     before: Load
     after: Load
+    share: float = 0.0
     slower: float | None = None
     waited: float | None = None
 
     @property
-    def excess(self) -> float:
-        """Refusals beyond those of the first run, at its rate."""
-        return self.after.refusals - self.before.rate * self.after.attempts
-
-    @property
     def lost_attempts(self) -> bool:
         """Whether more attempts were lost to it than in the first run."""
-        share = self.before.lost / self.before.attempts
-        return self.after.lost - share * self.after.attempts >= 1
+        return (
+            self.after.lost * self.before.attempts - self.before.lost * self.after.attempts
+            >= self.before.attempts
+        )
 
     @property
     def cost_time(self) -> bool:
@@ -85,15 +87,21 @@ class Strain(msgspec.Struct, frozen=True):
         return self.after.rate >= _MANY and longer
 
     def __str__(self) -> str:
+        a, b = self.before, self.after
         text = (
-            f"{self.provider}: {self.before.rate:.2g} refused or late calls an attempt in A, {self.after.rate:.2g} in B; "
-            f"they met {self.before.hit} of {self.before.attempts} attempts in A, {self.after.hit} of {self.after.attempts} in B"
+            f"{self.provider}: refused or late calls an attempt {short(a.rate)} in A, {short(b.rate)} in B; "
+            f"attempts that met one {a.hit} of {a.attempts} in A, {b.hit} of {b.attempts} in B"
         )
-        if self.before.lost or self.after.lost:
-            text += f"; {self.before.lost} attempts were lost to them in A, {self.after.lost} in B"
+        if a.lost or b.lost:
+            text += f"; attempts lost to them {a.lost} in A, {b.lost} in B"
         if self.slower is not None:
-            text += f"; B took {self.slower:.2g} times as long (median of pairs)"
+            text += f"; B took {short(self.slower)} times as long (median of pairs)"
         return text
+
+
+def short(number: float) -> str:
+    """A number in two digits, or as many as it has before the point."""
+    return f"{number:.2g}" if number < 10 else f"{number:.0f}"
 
 
 def loads(results: Iterable[Result]) -> dict[str, Load]:
@@ -107,8 +115,10 @@ def loads(results: Iterable[Result]) -> dict[str, Load]:
         lost = _lost_to_it(result, retried)
         load.attempts += 1
         load.refusals += retried + lost
-        load.hit += retried + lost > 0
         load.lost += lost
+        if retried + lost > 0:
+            load.hit += 1
+            load.met.add(result.pair)
     return dict(found)
 
 
@@ -126,36 +136,34 @@ def _lost_to_it(result: Result, retried: int) -> bool:
         return True
     if result.sandbox is not None and result.sandbox.lost:
         return False
-    if _LATE.search(text):
-        return not _OURS.search(text)
+    if _LATE.search(text) and not _OURS.search(text) and error.kind != "TimeoutError":
+        return True
+    # An error that names nothing ("no model call was answered", a bare TimeoutError): its retries say why.
     return retried > 0 and result.model_calls == 0
 
 
-def strained(a: Mapping[object, Result], b: Mapping[object, Result]) -> list[Strain]:
-    """Providers whose refusals grew strongly from run A to run B, the worst first.
+def strained(a: Sequence[Result], b: Sequence[Result]) -> list[Strain]:
+    """Providers whose refusals grew strongly from run A to run B, the one that grew most first.
 
-    Strongly: to three times the rate or more, and either so that chance alone would not give as many attempts that
-    met one (Fisher's exact test, attempts hit in B against A), or by five an attempt.
+    Strongly: to three times the rate or more, and either so that chance alone would not give as many attempts
+    that met one (Fisher's exact test, attempts hit in B against A), or by five an attempt.
     """
-    before, after = loads(a.values()), loads(b.values())
+    before, after = loads(a), loads(b)
+    growth = {
+        provider: max(0.0, new.refusals - before.get(provider, Load()).rate * new.attempts)
+        for provider, new in after.items()
+    }
+    every = sum(growth.values())
     found = []
-    for provider in sorted(before.keys() & after.keys()):
+    for provider in sorted(before.keys() & after.keys(), key=lambda name: (-growth[name], name)):
         old, new = before[provider], after[provider]
         if not new.refusals or new.rate < _TIMES * old.rate:
             continue
         p = fisher(new.hit, new.attempts, old.hit, old.attempts)
         if p < SIGNIFICANT or new.rate - old.rate >= _MUCH:
-            slower, waited = _slowdown(_of(a.values(), provider), _of(b.values(), provider))
-            found.append(Strain(provider, old, new, slower, waited))
-    return sorted(found, key=lambda strain: (-strain.excess, strain.provider))
-
-
-def share_of_excess(strain: Strain, a: Mapping[object, Result], b: Mapping[object, Result]) -> float:
-    """The part of all providers' growth in refusals that is this one's."""
-    before, after = loads(a.values()), loads(b.values())
-    growth = (Strain(name, before.get(name, Load()), load).excess for name, load in after.items())
-    total = sum(excess for excess in growth if excess > 0)
-    return strain.excess / total if total else 0.0
+            slower, waited = _slowdown(_of(a, provider), _of(b, provider))
+            found.append(Strain(provider, old, new, growth[provider] / every, slower, waited))
+    return found
 
 
 def _of(results: Iterable[Result], provider: str) -> list[Result]:
