@@ -143,7 +143,7 @@ class System:
         config = {
             "tasks": [{"file": str(TASKS), "items": [{"name": n, "args": args} for n in ("left", "right")]}],
             "models": [{"file": str(TASKS), "items": [{"name": "counted/m"}]}],
-            "runs": runs,
+            "epochs": runs,
             **more.pop("config", {}),
         }
         with self.client() as client:

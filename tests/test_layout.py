@@ -15,18 +15,19 @@ SOURCE = Path(__file__).parents[1] / "src" / "hawk"
 MAY_IMPORT = {
     "core": {"config"},
     "config": set(),
-    "bridge": {"core", "config"},
+    "bridge": {"evals", "core", "config"},
     "store": {"bridge", "core", "config"},
     "runner": {"bridge", "sandbox", "store", "core", "config"},
     "sandbox": {"bridge", "core", "config"},
+    "evals": {"sandbox", "core", "config"},
     "engine": {"sandbox", "store", "core", "config"},
     "server": {"engine", "store", "core", "config", "bridge"},
-    "cli": {"client", "core", "config", "sandbox"},
+    "cli": {"client", "core", "config", "sandbox", "evals"},
     "client": {"core", "config"},
 }
 """Folder of `hawk` to the folders it may import; `errors` and the package itself are everybody's."""
 
-COMMON_GROUND = {"rundir", "locks", "stoprequests"}
+COMMON_GROUND = {"rundir", "locks", "stoprequests", "attempts"}
 """Files of the store without a database: the run directory is common ground of server, engine and runner."""
 
 

@@ -30,7 +30,7 @@ def eval_set(system: System, job: str, folder: Path, seconds: float) -> Path:
         "eval_set_id": job,
         "tasks": [{"file": str(TASKS), "items": [{"name": "left", "args": args}]}],
         "models": [{"file": str(TASKS), "items": [{"name": "counted/m"}]}],
-        "runs": 2,
+        "epochs": 2,
     }
     path = folder / f"{job}.yaml"
     path.write_text(json.dumps(config))  # JSON is YAML

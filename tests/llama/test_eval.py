@@ -34,7 +34,7 @@ def hawk(llama_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
                 ],
             },
         ],
-        "runs": RUNS,
+        "epochs": RUNS,
         "secrets": [{"name": "LLAMA_API_KEY"}, {"name": "OPENAI_API_KEY"}],
         "runner": {"environment": {"LLAMA_BASE_URL": f"{llama_url}/v1"}},
     }

@@ -118,7 +118,7 @@ def test_submitting_twice_at_once_starts_one_job(system: System) -> None:
         config = {
             "tasks": [{"file": str(TASKS), "items": [{"name": "left", "args": args}]}],
             "models": [{"file": str(TASKS), "items": [{"name": "counted/m"}]}],
-            "runs": 2,
+            "epochs": 2,
         }
         with system.client() as client:
             body = {"eval_set_config": config, "eval_set_id": "twice", "base_dir": str(TASKS.parent)}

@@ -36,7 +36,7 @@ def submit(
     body = {
         "tasks": [{"file": str(BOXED), "items": [{"name": "boxed", "args": args}]}],
         "models": [{"file": str(TASKS), "items": [{"name": "counted/m"}]}],
-        "runs": RUNS,
+        "epochs": RUNS,
         "sandbox": {"type": "bubblewrap", "config": {"inspect_tools": False, **(sandbox or {})}},
         **config,
     }

@@ -13,6 +13,8 @@ from hawk.core.attempts.results import Check, Failure, Scored, Usage
 
 _TEXT = 4000
 _CHECKS = 200
+_PHASES = {"solvers": "agent", "scorers": "scoring"}
+"""Inspect's spans of an attempt to our words."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -21,7 +23,7 @@ class Ended(msgspec.Struct, frozen=True):
     Attributes:
         canceled: It was interrupted, by a person or because it was not needed any more.
         model_tries: Calls of a model, whatever came of them; `model_calls` those that were answered.
-        sandbox_calls: Commands and files in the sandbox.
+        sandbox_calls: Commands and files of the agent's in the sandbox: not what Inspect and scorers do there.
     """
 
     sample_id: str
@@ -82,10 +84,19 @@ def ended(sample: EvalSample, provider_retries: dict[str, int]) -> Ended:
         model_tries=len(models),
         model_calls=sum(event.error is None and event.pending is not True for event in models),
         tool_calls=sum(isinstance(event, ToolEvent) and event.pending is not True for event in sample.events),
-        sandbox_calls=sum(event.event == "sandbox" for event in sample.events),
+        sandbox_calls=_agents_sandbox_calls(sample.events),
         sandbox=sample.sandbox.type if sample.sandbox else None,
         provider_retries=provider_retries,
     )
+
+
+def _agents_sandbox_calls(events: list[Event]) -> int:
+    calls, agent = 0, False
+    for event in events:
+        if isinstance(event, SpanBeginEvent) and event.name in _PHASES:
+            agent = event.name == "solvers"
+        calls += agent and event.event == "sandbox"
+    return calls
 
 
 def _failure(sample: EvalSample) -> Failure | None:
@@ -103,8 +114,8 @@ def _phase(events: list[Event]) -> str:
     phase = "init"
     found = "agent"
     for event in events:
-        if isinstance(event, SpanBeginEvent) and event.name in ("solvers", "scorers"):
-            phase = "scoring" if event.name == "scorers" else "agent"
+        if isinstance(event, SpanBeginEvent) and event.name in _PHASES:
+            phase = _PHASES[event.name]
         elif isinstance(event, SpanEndEvent) or not isinstance(event, ErrorEvent):
             continue
         else:
