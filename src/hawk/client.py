@@ -7,9 +7,9 @@ was raised there, and a server that can't be reached is `ServerUnavailableError`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -19,6 +19,7 @@ from hawk.core.plan import Plan
 from hawk.core.snapshot import StatusResponse
 from hawk.core.states import StopAction
 from hawk.errors import AuthError, HawkError, NotFoundError, ServerUnavailableError, from_envelope
+from hawk.events import ServerEvent, parse_events, stream_error
 from hawk.replies import (
     EvalItem,
     EvalSetItem,
@@ -31,19 +32,16 @@ from hawk.replies import (
 )
 from hawk.transport import BrokenAnswerError, Connection, Response, stream_encoding
 
+if TYPE_CHECKING:
+    from hawk.core.attempts.report import Comparison, Report
+
 T = TypeVar("T")
 
 CONNECT_TIMEOUT = 10.0
 TIMEOUT = 60.0
 STREAM_SILENCE = 45.0  # the server pings every 15 s: three missed pings are a dead connection
 PAGE = 250
-
-
-class ServerEvent(NamedTuple):
-    """One server-sent event; `event` is `ping` for a comment."""
-
-    event: str
-    data: bytes
+PART = 1 << 18
 
 
 class Answer(NamedTuple):
@@ -134,14 +132,14 @@ class HawkClient:
             if event.event == "status":
                 yield decode(event.data, StatusResponse)
             elif event.event == "error":
-                raise _stream_error(self.url, event.data)
+                raise stream_error(self.url, event.data)
             else:
                 yield None
 
     def job_state(self, job_id: str) -> JobState:
         return self._json("GET", f"/monitoring/jobs/{_segment(job_id)}/job-status", JobState)
 
-    def report(self, job_id: str, since: str | None = None) -> dict[str, Any]:
+    def monitoring(self, job_id: str, since: str | None = None) -> dict[str, Any]:
         """Everything known about a job as plain data: processes or pods, metrics, logs, config."""
         path = f"/monitoring/jobs/{_segment(job_id)}/status"
         return self._json("GET", path, dict[str, Any], query={"since": since})
@@ -191,6 +189,40 @@ class HawkClient:
         """One sample as Markdown, or as Inspect's JSON."""
         path = f"/meta/samples/{_segment(sample_uuid)}/transcript"
         return self.call("GET", path, query={"raw": "true" if raw else None}).body
+
+    # --- attempts
+
+    def report(self, eval_set_id: str) -> Report:
+        """What came of the attempts so far. Raises: NotFoundError for an unknown id, or before there is a plan."""
+        from hawk.core.attempts.report import Report
+
+        return decode(self.report_json(eval_set_id), Report)
+
+    def report_json(self, eval_set_id: str) -> bytes:
+        """The same, as the bytes that the server sent."""
+        return self.call("GET", f"/meta/eval-sets/{_segment(eval_set_id)}/report").body
+
+    def compare(self, a: str, b: str) -> Comparison:
+        """What changed from one eval set to another, and whether that is more than noise."""
+        from hawk.core.attempts.report import Comparison
+
+        return decode(self.compare_json(a, b), Comparison)
+
+    def compare_json(self, a: str, b: str) -> bytes:
+        """The same, as the bytes that the server sent."""
+        return self.call("GET", "/meta/compare", query={"a": a, "b": b}).body
+
+    def export(self, eval_set_id: str) -> Iterator[bytes]:
+        """Every result and workspace of an eval set: a tar file's bytes as they come, on a connection of their own.
+
+        Raises:
+            NotFoundError: At the first part, for an unknown id.
+            ServerUnavailableError: The connection broke: what came so far is not all.
+        """
+        path = f"/meta/eval-sets/{_segment(eval_set_id)}/attempts/export"
+        with self._streamed(path, {}, self._timeout) as response:
+            while part := response.part(PART):
+                yield part
 
     # --- the server itself
 
@@ -243,16 +275,22 @@ class HawkClient:
 
     def events(self, path: str) -> Iterator[ServerEvent]:
         """Server-sent events of a path, on a connection of their own, until the server ends the stream."""
+        accept = {"Accept": "text/event-stream", "Accept-Encoding": stream_encoding()}
+        # A server that is killed does not get to end its streams.
+        with self._streamed(path, accept, STREAM_SILENCE) as response, suppress(BrokenAnswerError):
+            yield from parse_events(response)
+
+    @contextmanager
+    def _streamed(self, path: str, headers: Mapping[str, str], timeout: float) -> Iterator[Response]:
+        """An answer that is read as it comes, on a connection of its own."""
         self.close()
         connection = None
         try:
-            connection = self._connect(STREAM_SILENCE)
-            accept = {"Accept": "text/event-stream", "Accept-Encoding": stream_encoding()}
-            response = connection.request("GET", self._prefix + path, self._headers(accept))
+            connection = self._connect(timeout)
+            response = connection.request("GET", self._prefix + path, self._headers(headers))
             if response.status >= 400:
                 raise _error(Answer(response.status, response.headers, response.read()))
-            with suppress(BrokenAnswerError):  # a server that is killed does not get to end its streams
-                yield from _parse_events(response)
+            yield response
         except OSError as ex:
             raise self._unavailable(ex) from ex
         finally:
@@ -358,35 +396,3 @@ def _error(answer: Answer) -> HawkError:
         decoded = msgspec.json.decode(answer.body)
         body = decoded if isinstance(decoded, dict) else {}
     return from_envelope(body, answer.status)
-
-
-def _stream_error(url: str, data: bytes) -> HawkError:
-    """What an `error` event says: an envelope, or (the public server) a few words."""
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        body = msgspec.json.decode(data)
-        if isinstance(body, dict):
-            return from_envelope(body, int(body.get("status") or 500))
-    text = data.decode("utf-8", "replace").strip('" \n')
-    if "token" in text:
-        return AuthError(f"The stream ended: {text}.", remedy="hawk login")
-    return ServerUnavailableError(f"The server at {url} ended the stream: {text}.", url=url)
-
-
-def _parse_events(response: Response) -> Iterator[ServerEvent]:
-    """The event-stream format: fields until an empty line; a line that begins with a colon is a comment."""
-    name, data = "message", list[bytes]()
-    while line := response.readline():
-        line = line.rstrip(b"\r\n")
-        if not line:
-            if data:
-                yield ServerEvent(name, b"\n".join(data))
-            name, data = "message", []
-        elif line.startswith(b":"):
-            yield ServerEvent("ping", b"")
-        else:
-            field, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            if field == b"event":
-                name = value.decode("ascii", "replace")
-            elif field == b"data":
-                data.append(value)

@@ -59,6 +59,10 @@ class Response:
             raise BrokenAnswerError(f"{self._length - len(body)} bytes of the answer are missing")
         return body
 
+    def part(self, most: int) -> bytes:
+        """Some of a body that is sent bit by bit, as much as has come; empty at its end."""
+        return self._body.read1(most)
+
     def readline(self) -> bytes:
         """A line of a body that is sent bit by bit; empty at its end."""
         return self._body.readline()

@@ -27,7 +27,7 @@ def status(app: App, job_id: str | None, hours: float) -> None:
     import json
 
     job_id = app.job(job_id)
-    report = app.client.report(job_id, since=hours_ago(hours))
+    report = app.client.monitoring(job_id, since=hours_ago(hours))
     app.remember_job(job_id)
     click.echo(json.dumps(report, indent=2))
 

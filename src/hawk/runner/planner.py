@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from hawk.config.settings import Settings
 from hawk.core.attempts.history import History
 from hawk.core.attempts.planning import fingerprint, plan_way, rules_of
 from hawk.core.attempts.policy import Policy, Rules
-from hawk.core.plan import Limits, Plan, ceiling, concurrency
+from hawk.core.plan import Limits, Plan, PlanTask, ceiling, concurrency
 from hawk.errors import ConfigError
 from hawk.runner.pasts import read_history
 from hawk.store.rundir import JobSpec, RunDir
@@ -34,7 +35,7 @@ def make_plan(
     Raises:
         ConfigError: There would be more attempts than a job may have.
     """
-    tasks = list(found.tasks)
+    tasks = _distinct(found.tasks)
     total = sum(task.attempts for task in tasks)
     if total > MAX_ATTEMPTS:
         pairs_planned = sum(len(task.sample_ids) for task in tasks)
@@ -83,6 +84,17 @@ def make_plan(
         fingerprint=fingerprint(spec.config),
     )
     return plan, problems
+
+
+def _distinct(tasks: list[PlanTask]) -> list[PlanTask]:
+    """Tasks whose pairs can be told apart: one that is there with several arguments has them in its names."""
+    seen = Counter((task.name, task.agent, task.model) for task in tasks)
+    return [
+        msgspec.structs.replace(task, name=f"{task.name} [{(task.args_hash or task.identifier)[:6]}]")
+        if seen[task.name, task.agent, task.model] > 1
+        else task
+        for task in tasks
+    ]
 
 
 _LIMITS = {

@@ -17,7 +17,8 @@ from hawk.engine.protocol import Engine
 from hawk.server import errors
 from hawk.server.context import Context
 from hawk.server.gate import Gate
-from hawk.server.routes import auth, eval_sets, health, meta, monitoring, public_client
+from hawk.server.routes import attempts, auth, eval_sets, health, meta, monitoring, public_client
+from hawk.server.services.attempts import Reports
 from hawk.server.services.deletions import Deletions
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.idle import Activity
@@ -29,7 +30,7 @@ from hawk.server.wire import install_openapi
 from hawk.store.database import Database, open_database
 from hawk.store.rundir import storage_error
 
-ROUTERS = (health, auth, eval_sets, monitoring, meta, public_client)
+ROUTERS = (health, auth, eval_sets, monitoring, meta, attempts, public_client)
 
 
 def create_app(
@@ -114,6 +115,7 @@ def _build(
         deletions=Deletions(database, engine, registry, feeds),
         activity=activity,
         logs=LogReader(),
+        reports=Reports(registry, database),
         stopping=stopping,
     )
 

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from hawk.config.settings import Settings
 from hawk.engine.protocol import Engine
+from hawk.server.services.attempts import Reports
 from hawk.server.services.deletions import Deletions
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.idle import Activity
@@ -40,6 +41,7 @@ class Context:
     deletions: Deletions
     activity: Activity
     logs: LogReader
+    reports: Reports
     stopping: asyncio.Event
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, "hawk-work"))
 

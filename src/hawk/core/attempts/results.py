@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ class Outcome(StrEnum):
 _PRODUCED = frozenset({Outcome.PASS, Outcome.FAIL, Outcome.LIMIT, Outcome.TIMEOUT})
 
 
-class Pair(msgspec.Struct, frozen=True, order=True):
+class Pair(msgspec.Struct, frozen=True):
     """One sample under one (task, agent, model): what is attempted."""
 
     task: str
@@ -42,13 +43,21 @@ class Pair(msgspec.Struct, frozen=True, order=True):
     @property
     def directory(self) -> str:
         """Name of its directory: legible, and unlike any other's."""
-        parts = (self.task, self.agent or "", self.model, self.sample)
-        words = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts if part)
-        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:10]
-        return f"{words[:120].strip('-.') or 'pair'}-{digest}"
+        return _directory(self)
 
     def __str__(self) -> str:
         return " · ".join(part for part in (self.task, self.agent, self.model, self.sample) if part)
+
+
+@lru_cache(maxsize=1 << 15)
+def _directory(pair: Pair) -> str:
+    parts = (pair.task, pair.agent or "", pair.model, pair.sample)
+    words = "-".join(_ODD.sub("-", part).strip("-.") for part in parts if part)
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{words[:120].strip('-.') or 'pair'}-{digest}"
+
+
+_ODD = re.compile(r"[^A-Za-z0-9.]+")
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):

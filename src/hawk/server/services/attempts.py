@@ -14,6 +14,7 @@ import msgspec
 from hawk.core.attempts.aggregate import report as aggregate
 from hawk.core.attempts.compare import compare
 from hawk.core.attempts.policy import Rules
+from hawk.core.attempts.replay import replayed
 from hawk.core.attempts.report import PolicyUse, Report
 from hawk.core.attempts.results import Result
 from hawk.core.plan import Plan
@@ -139,8 +140,12 @@ def make_report(run: RunDir) -> tuple[Report, list[Result]]:
 
 
 def _policies(plan: Plan, results: Sequence[Result]) -> Sequence[PolicyUse]:
-    """What the other policies would have used. WIRE HERE: `hawk.core.attempts.predict.simulate` over `results`."""
-    return ()
+    """What this policy and the others would have used, without any overhead."""
+    predicted = {
+        task.pair(sample): seconds for task in plan.tasks for sample, seconds in task.predictions.items()
+    }
+    slots = plan.slots or plan.total
+    return replayed(planned_pairs(plan), results, plan.rules, slots=max(1, slots), predicted=predicted)
 
 
 def policy_name(rules: Rules) -> str:
