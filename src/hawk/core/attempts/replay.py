@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-import msgspec
-
 from hawk.core.attempts.forecast import Imagined, play
 from hawk.core.attempts.planning import alternatives
 from hawk.core.attempts.policy import Rules
@@ -22,7 +20,7 @@ def replayed(
     slots: int,
     predicted: Mapping[Pair, float | None],
 ) -> list[PolicyUse]:
-    """The policies beside the one that was used, replayed in imagined time, this one first.
+    """The policies beside the one that was used, replayed in imagined time: without overhead.
 
     An attempt that has no result of its own, as its policy or a person stopped it, is taken to be like the others of its
     pair: as long as their median, passing as most of them did. Pairs without any result are left out.
@@ -41,9 +39,8 @@ def replayed(
     ]
     if not pairs:
         return []
-    ways = [rules, *alternatives(rules)] if max(len(pair.seconds) for pair in pairs) > 1 else [rules]
-    uses = [play(way, pairs, slots) for way in ways]
-    return [msgspec.structs.replace(use, slots=min(slots, use.slots)) for use in uses]
+    ways = alternatives(rules) if max(len(pair.seconds) for pair in pairs) > 1 else []
+    return [play(way, pairs, slots) for way in ways]
 
 
 def _imagine(known: Mapping[int, Result], runs: int, predicted: float | None) -> Imagined:

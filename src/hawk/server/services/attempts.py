@@ -140,7 +140,7 @@ def make_report(run: RunDir) -> tuple[Report, list[Result]]:
 
 
 def _policies(plan: Plan, results: Sequence[Result]) -> Sequence[PolicyUse]:
-    """What this policy and the others would have used, without any overhead."""
+    """What the other policies would have used."""
     predicted = {
         task.pair(sample): seconds for task in plan.tasks for sample, seconds in task.predictions.items()
     }
