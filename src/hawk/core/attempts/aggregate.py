@@ -254,7 +254,7 @@ def _use(policy: str, results: list[Result], wall: float | None, slots: int) -> 
         seconds=math.fsum(seconds(result.duration) or 0.0 for result in results),
         tokens=sum(tokens(usage) for result in results for usage in result.usage.values()),
         cost=math.fsum(costs) if costs else None,
-        waves=max(1, math.ceil(attempts / slots)) if slots else 1,
+        waves=max(1, round(attempts / slots)) if slots else 1,
         slots=slots,
     )
 

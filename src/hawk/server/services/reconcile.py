@@ -25,7 +25,7 @@ from hawk.store.importer import register, run_dirs, settle_row
 from hawk.store.models import Job
 from hawk.store.rundir import JournalEntry, write_json
 
-PERIOD = 0.5
+PERIOD = 0.2
 LAUNCH_GRACE = 10.0  # seconds a new supervisor has to take its lock; on a loaded machine Python starts slowly
 MAX_RESTARTS = 3
 FIRST_DELAY = 1.0  # seconds before the second relaunch, doubling; the first is at once
