@@ -59,6 +59,7 @@ bench: $(VENV)/.installed-dev
 	@missed=0; \
 	$(BIN)/python -m benchmarks.overhead $(ARGS) || missed=1; \
 	$(BIN)/python -m benchmarks.sandbox $(ARGS) || missed=1; \
+	$(BIN)/python -m benchmarks.attempts || missed=1; \
 	exit $$missed
 
 clean:

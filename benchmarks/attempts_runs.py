@@ -142,7 +142,7 @@ def _history(base: Path, data: Course) -> Path:
     path = base / "history.csv"
     with HISTORY.open(newline="") as f, path.open("w", newline="") as out:
         writer = csv.writer(out)
-        writer.writerow(["task", "sample", "model", "agent", "seconds", "passed"])
+        writer.writerow(["task", "sample", "model", "agent", "duration_s", "passed"])
         for row in csv.DictReader(f):
             seconds = float(row["duration_s"]) / data.scale
             writer.writerow([row["experiment"], row["eval"], "none/none", "sleeper", seconds, row["passed"]])

@@ -57,8 +57,8 @@ that are predicted to be long and one after the other for the rest (`selective`)
     """What makes an attempt a pass."""
 
     history: Name | None = None
-    """A CSV file of earlier attempts, beside what the server knows: columns task, sample, model, agent, seconds, outcome, \
-tokens, cost, as `hawk export` writes them."""
+    """A CSV file of earlier attempts, beside what the server knows: columns task, sample, model, agent, duration_s, outcome, \
+tokens, cost_usd, as `hawk export` writes them."""
 
     @model_validator(mode="after")
     def _only_what_means_something(self) -> Attempts:

@@ -10,12 +10,13 @@ from pathlib import Path
 import msgspec
 
 from hawk.core.attempts.history import Past
-from hawk.core.attempts.results import Pair
+from hawk.core.attempts.results import Outcome, Pair
 from hawk.core.text import one_line
 from hawk.store.rundir import JobSpec, RunDir, read_json
 
-NEEDED = ("task", "sample", "model", "seconds")
-"""Columns that a file of earlier attempts must have; `agent`, `outcome` or `passed`, `tokens` and `cost` may be there."""
+NEEDED = ("task", "sample", "model", "duration_s")
+"""Columns that a file of earlier attempts must have; `agent`, `outcome` or `passed`, `tokens` and `cost_usd` may be
+there."""
 
 
 def read_history(run_dir: RunDir, spec: JobSpec) -> tuple[list[Past], list[str]]:
@@ -39,15 +40,16 @@ def read_history(run_dir: RunDir, spec: JobSpec) -> tuple[list[Past], list[str]]
 def _rows(rows: Iterable[Mapping[str, str | None]]) -> Iterator[Past]:
     for number, row in enumerate(rows, start=2):
         try:
-            if not row["seconds"]:
-                continue  # an attempt that never began
-            passed = row.get("outcome") == "pass" or (row.get("passed") or "").lower() in ("1", "true", "yes")
+            outcome = row.get("outcome")
+            if not row["duration_s"] or (outcome and not Outcome(outcome).produced):
+                continue  # how long it took says nothing about the next one
+            passed = outcome == Outcome.PASS or (row.get("passed") or "").lower() in ("1", "true", "yes")
             yield Past(
                 Pair(row["task"] or "", row["sample"] or "", row["model"] or "", row.get("agent") or None),
-                float(row["seconds"]),
+                float(row["duration_s"]),
                 passed,
                 int(float(row.get("tokens") or 0)),
-                float(row["cost"] or 0) if row.get("cost") else None,
+                float(cost) if (cost := row.get("cost_usd")) else None,
             )
         except (ValueError, TypeError, msgspec.ValidationError) as ex:
             raise ValueError(f"line {number}: {ex}") from ex

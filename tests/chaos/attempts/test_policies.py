@@ -95,7 +95,7 @@ def test_slots_are_held_by_nobody_who_waits_for_a_sibling(stage: Stage) -> None:
 
 def test_the_longest_by_history_start_first(stage: Stage) -> None:
     script = {f"l{i}": [(0.2, "pass")] for i in range(5)}
-    known = ["task,sample,model,agent,seconds,outcome"]
+    known = ["task,sample,model,agent,duration_s,outcome"]
     known += [f"one,l{i},none/none,player,{10 * i + 1},pass" for i in range(5)]
     (stage.base / "known.csv").write_text("\n".join(known))
     attempts = {"policy": "parallel", "history": str(stage.base / "known.csv")}
