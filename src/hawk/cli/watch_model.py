@@ -7,6 +7,7 @@ passed here since it came (a client's own clock may be wrong).
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -294,9 +295,12 @@ def waits(snapshot: Snapshot) -> list[str]:
     lines = []
     for name, task in zip(task_names(snapshot.tasks), snapshot.tasks, strict=True):
         if task.progress.waiting and not snapshot.status.terminal:
-            why = next((s.reason for s in task.samples if s.phase is SamplePhase.WAITING), None)
-            if why not in (None, QUEUED):
-                lines.append(f"{name}: {task.progress.waiting:,} waiting: {clean(why)}")
+            reasons = Counter(s.reason for s in task.samples if s.phase is SamplePhase.WAITING)
+            lines += [
+                f"{name}: {count:,} waiting: {clean(why)}"
+                for why, count in reasons.most_common(3)
+                if why not in (None, QUEUED)
+            ]
     return lines
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from hawk.core.attempts.policy import NOT_NEEDED, Rules, not_needed
+from hawk.core.attempts.policy import NOT_NEEDED, Policy, Rules, not_needed
+from hawk.core.attempts.rescored import nothing_to_score
 from hawk.core.attempts.results import Outcome
-from hawk.core.plan import PlanTask
+from hawk.core.plan import Plan, PlanTask
 from hawk.core.snapshot import PairCount, Sample
 from hawk.core.states import SamplePhase
 
@@ -34,6 +35,25 @@ def settle(plan: PlanTask, rows: Rows, rules: Rules) -> None:
                 continue
             rows[sample_id, epoch] = msgspec.structs.replace(
                 row, phase=SamplePhase.CANCELED, reason=not_needed(passed), outcome=Outcome.CANCELED
+            )
+
+
+def leave_out(plan: Plan, rows: Mapping[str, Rows]) -> None:
+    """Give the attempts that a plan excludes their row.
+
+    Args:
+        rows: Of each task, by its identifier.
+    """
+    for identifier, sample_id, epoch in plan.excluded:
+        of_task = rows.get(identifier)
+        if of_task is not None and (sample_id, epoch) not in of_task:
+            of_task[sample_id, epoch] = Sample(
+                id=sample_id,
+                epoch=epoch,
+                attempt=epoch,
+                phase=SamplePhase.CANCELED,
+                reason=nothing_to_score(plan.rescore or plan.eval_set_id),
+                outcome=Outcome.CANCELED,
             )
 
 
@@ -75,3 +95,23 @@ def _first_passes(rows: Iterable[Sample]) -> dict[str, int]:
         if row.outcome == Outcome.PASS:
             first[row.id] = min(row.epoch, first.get(row.id, row.epoch))
     return first
+
+
+EARLIER = "for an earlier attempt of its pair"
+"""Why an attempt waits that its policy holds back."""
+
+
+def held(plan: PlanTask, rows: Rows, rules: Rules) -> set[tuple[str, int]]:
+    """Attempts that wait for an earlier one of their pair to end."""
+    if rules.policy is Policy.PARALLEL:
+        return set()
+    found: set[tuple[str, int]] = set()
+    predictions = plan.predictions
+    for sample_id in plan.sample_ids:
+        if rules.one_by_one(predictions.get(sample_id)):
+            for epoch in range(1, plan.epochs):
+                row = rows.get((sample_id, epoch))
+                if row is None or not row.phase.final:
+                    found.update((sample_id, later) for later in range(epoch + 1, plan.epochs + 1))
+                    break
+    return found

@@ -88,6 +88,9 @@ class Plan(msgspec.Struct, frozen=True):
         forecast: What this policy is predicted to take, then what the others would; empty without history.
         known: Pairs of which history knows something.
         fingerprint: Of what may change an outcome.
+        rescore: Id of the job whose attempts are scored again; nothing else runs then. `rules` are the eval set's all
+            the same: the attempts came about under them, which reports must know.
+        excluded: Attempts that do not run, as (task identifier, sample id, attempt): that job has no result of them.
     """
 
     eval_set_id: str
@@ -106,6 +109,13 @@ class Plan(msgspec.Struct, frozen=True):
     forecast: list[PolicyUse] = []
     known: int = 0
     fingerprint: str = ""
+    rescore: str | None = None
+    excluded: list[tuple[str, str, int]] = []
+
+    @property
+    def order(self) -> Rules:
+        """The rules by which attempts start and are stopped: what is scored again is so all at once."""
+        return self.rules if self.rescore is None else Rules(Policy.PARALLEL, pass_rule=self.rules.pass_rule)
 
     def share(self, tasks: "list[PlanTask]") -> int:
         """Slots of a worker that runs these tasks: its part of all, by what there is to do."""

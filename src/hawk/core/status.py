@@ -12,7 +12,8 @@ from datetime import datetime
 
 import msgspec
 
-from hawk.core.pairs import count_pairs
+from hawk.core.attempts.policy import Policy, Rules
+from hawk.core.pairs import EARLIER, count_pairs, held
 from hawk.core.plan import Plan, PlanTask
 from hawk.core.snapshot import Metric, Progress, Sample, SealedSnapshot, Snapshot, Task, Worker
 from hawk.core.states import QUEUED, JobStatus, Operation, SamplePhase
@@ -38,7 +39,8 @@ class TaskEvidence(msgspec.Struct):
 
     Attributes:
         attempts: Rows of attempts that have begun or ended; every other planned attempt waits.
-        waiting_reason: Why those wait, and what for.
+        waiting_reason: Why those wait, and what for, unless their policy holds them back.
+        rules: The job's policy.
         ended: The task's runner will not start anything more; waiting attempts are then final.
         error: The task as a whole failed, and why.
     """
@@ -53,6 +55,7 @@ class TaskEvidence(msgspec.Struct):
     http_retries: int = 0
     metrics: dict[str, float | None] = {}
     waiting_reason: str = QUEUED
+    rules: Rules = Rules(Policy.PARALLEL)
     ended: bool = False
     error: str | None = None
 
@@ -294,10 +297,15 @@ def _task(evidence: TaskEvidence) -> Task:
 def _samples(evidence: TaskEvidence) -> Iterable[Sample]:
     """A row for every planned attempt, epoch by epoch as Inspect dispatches them."""
     plan = evidence.plan
+    held_back = held(plan, evidence.attempts, evidence.rules)
     for epoch in range(1, plan.epochs + 1):
         for sample_id in plan.sample_ids:
-            yield evidence.attempts.get((sample_id, epoch)) or Sample(
-                id=sample_id, epoch=epoch, attempt=epoch, reason=evidence.waiting_reason
+            key = (sample_id, epoch)
+            yield evidence.attempts.get(key) or Sample(
+                id=sample_id,
+                epoch=epoch,
+                attempt=epoch,
+                reason=EARLIER if key in held_back else evidence.waiting_reason,
             )
 
 

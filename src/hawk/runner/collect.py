@@ -20,7 +20,7 @@ from hawk.bridge.buffer import BufferReader, find
 from hawk.bridge.control import ControlBusy, ControlError, ControlSocket, SampleRow, TaskRow
 from hawk.bridge.evallog import LogCache, LogUnreadable, list_logs
 from hawk.bridge.logformat import SampleSummary
-from hawk.core.pairs import settle
+from hawk.core.pairs import leave_out, settle
 from hawk.core.plan import Plan
 from hawk.core.snapshot import Activity, Sample
 from hawk.core.states import QUEUED, ActivityType, SamplePhase
@@ -58,7 +58,9 @@ class Collector:
     def __init__(self, run_dir: RunDir, plan: Plan) -> None:
         self._run_dir = run_dir
         self._plan = plan
-        self._evidence = {task.identifier: TaskEvidence(plan=task) for task in plan.tasks}
+        self._evidence = {task.identifier: TaskEvidence(plan=task, rules=plan.rules) for task in plan.tasks}
+        limited = 0 < plan.slots < plan.total
+        self._queued = f"their turn: {plan.slots:,} attempts run at once" if limited else QUEUED
         self._ended: dict[str, dict[AttemptKey, Sample]] = {task.identifier: {} for task in plan.tasks}
         self._summaries: dict[str, dict[AttemptKey, SampleSummary]] = {
             task.identifier: {} for task in plan.tasks
@@ -82,7 +84,7 @@ class Collector:
         """
         self.errors = {}
         for evidence in self._evidence.values():
-            evidence.live, evidence.waiting_reason = False, QUEUED
+            evidence.live, evidence.waiting_reason = False, self._queued
         self._learn_identifiers()
         self._learn_sandboxes()
         self._read_logs()
@@ -94,7 +96,8 @@ class Collector:
         self._read_logs()
         for identifier, evidence in self._evidence.items():
             evidence.attempts = self._merged(identifier)
-            settle(evidence.plan, evidence.attempts, self._plan.rules)
+            settle(evidence.plan, evidence.attempts, self._plan.order)
+        leave_out(self._plan, {identifier: e.attempts for identifier, e in self._evidence.items()})
         return list(self._evidence.values())
 
     @property

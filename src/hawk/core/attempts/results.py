@@ -140,6 +140,8 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
         workspace: None when none was kept; `workspace_error` says why one that should be there is not.
         fingerprint: Of everything in the eval set that may change an outcome: equal means comparable.
         uuid, eval_id, log: Where Inspect keeps the transcript.
+        rescored_from: Id of the job whose attempt was scored again, without an agent. Then scores and outcome are new,
+            and what the attempt took (start, end, time, tokens, money, calls, sandbox, limit) is as it was there.
     """
 
     pair: Pair
@@ -170,6 +172,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     eval_id: str | None = None
     log: str | None = None
     version: int = 1
+    rescored_from: str | None = None
 
     @property
     def passed(self) -> bool:
