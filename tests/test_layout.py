@@ -83,6 +83,7 @@ LIGHT = {
     ],
     "hawk.engine.local": ["inspect_ai", "fastapi", "sqlalchemy", "pydantic", "httpx"],
     "hawk.server.app": ["inspect_ai"],
+    "hawk.evals.folder": ["inspect_ai"],
 }
 """Module to the packages that importing it must not load: start-up time and memory."""
 

@@ -122,7 +122,7 @@ def test_a_word_or_a_path_among_tasks_is_a_folder_of_evals() -> None:
         tasks=["evals", "more/", "./a/b", "../up/x", {"folder": "/abs/y", "suites": ["s*"]}, "p/task"]
     )
     assert [entry.folder for entry in config.tasks] == ["evals", "more/", "./a/b", "../up/x", "/abs/y", None]
-    assert [entry.folder_name for entry in config.tasks[:5]] == ["evals", "more", "a-b", "up-x", "abs-y"]
+    assert [entry.folder_name for entry in config.tasks[:5]] == ["evals", "more", "a-b", "up-x", "y"]
     assert config.requirements == ["p"]
 
 

@@ -122,6 +122,9 @@ def test_a_folder_of_evals_must_be_one(folder: Path) -> None:
         with pytest.raises(ConfigError, match=words):
             load_eval_set(path, environ={})
     (folder / "evals" / "one" / "PROMPT.md").write_text("Do it.")
+    path.write_text("tasks: [evals/one]\n")
+    with pytest.raises(ConfigError, match=r"taken for a package with a task. Did you mean 'evals/one/'"):
+        load_eval_set(path, environ={})
     for tasks in ("[evals]", "[evals/]", "[evals/one/]", "[{folder: evals, suites: [a]}]"):
         path.write_text(f"tasks: {tasks}\n")
         load_eval_set(path, environ={})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_the_folders_own_agent_works_in_the_evals_sandbox_and_is_scored_by_it(tm
     assert score.metadata == {"checks": [{"name": "EVAL", "passed": False, "notes": "exit code 1"}]}
     assert log.results is not None
     assert log.results.scores[0].metrics["accuracy"].value == 0.5
-    assert log.plan.steps[-1].solver == "hawk/shell_agent"
+    assert log.plan.steps[-1].solver.removeprefix("hawk/") == "shell_agent"
     assert "42" not in found["right"].model_dump_json(include={"input", "files", "metadata"})
 
 
@@ -197,7 +198,7 @@ def test_an_attempt_is_scored_by_what_was_there_when_its_task_was_made(tmp_path:
     assert evals_of(str(folder))["one"].tests == Tree({"t": File(b"before")})
     folder_evals(str(folder))
     assert evals_of(str(folder))["one"].tests == Tree({"t": File(b"after")})
-    assert task.name == "evals" or task.name.endswith("evals")
+    assert task.name == "evals"
 
 
 def test_bare_inspect_knows_folder_evals(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ def test_bare_inspect_knows_folder_evals(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, *command, "--display", "plain", "--log-dir", str(tmp_path / "logs")],
         cwd=tmp_path,
-        env={**__import__("os").environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         timeout=100,

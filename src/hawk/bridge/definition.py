@@ -10,7 +10,8 @@ import json
 import os
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from inspect_ai.util import AdaptiveConcurrency, SandboxEnvironmentSpec
 
 from hawk.bridge.items import Loaded, explained, load_file, make_model, make_solver, make_task, task_items
 from hawk.bridge.selection import SELECTION_ENV
+from hawk.bridge.solvers import in_the_name_of, renamed
 from hawk.config.check import PASSTHROUGH
-from hawk.config.entries import AgentEntry, AgentItem, Entry
+from hawk.config.entries import AgentEntry, AgentItem, Entry, ModelArgs, TaskEntry
 from hawk.config.eval_set import EvalSetConfig
+from hawk.config.experiments import LIMITS, Experiment
 
 _AS_THEY_ARE = [
     "limit",
@@ -82,11 +85,10 @@ def run_definition(
     os.chdir(base)
     os.environ.update(parsed.runner.environment)
     everywhere, for_models = _defaults(parsed, defaults)
-    models, roles = _models(parsed, base, for_models)
+    ways, roles = _ways(parsed, base, for_models)
     init_model_roles(dict(roles))
-    each_model: list[Model | None] = [*models] or [None]
-    tasks = [task for model in each_model for task in _tasks(parsed, base, model)]
-    ambient = not models and os.environ.get("INSPECT_EVAL_MODEL")
+    tasks = [task for way in ways for task in _tasks(parsed, base, way)]
+    ambient = all(way.model is None for way in ways) and os.environ.get("INSPECT_EVAL_MODEL")
     eval_set(
         tasks,
         log_dir=log_dir,
@@ -114,30 +116,93 @@ def run_script(path: Path, argv: Sequence[str]) -> None:
     runpy.run_path(str(path), run_name="__main__")
 
 
-def _tasks(config: EvalSetConfig, base: Path, model: Model | None) -> Iterator[Task]:
+_Agent = tuple[AgentEntry, AgentItem, bool]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How every task is attempted: once with each of the agents, by one model.
+
+    Attributes:
+        model: None: the task's own.
+        agents: Agents and solvers, one after the other; None is the task's own.
+        experiment: What this way is called, where it has a name.
+        limits: Limits of every attempt.
+    """
+
+    model: Model | None
+    agents: list[_Agent | None]
+    experiment: str | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _ways(config: EvalSetConfig, base: Path, defaults: dict[str, Any]) -> tuple[list[_Way], dict[str, Model]]:
+    """Every way to attempt a task, for the models of a worker's share; and the models of the roles."""
+    named = [*config.models, *(experiment.model for experiment in config.experiments)]
+    sources: list[Entry[Any]] = [*config.tasks, *named, *config.model_roles.values()]
+    for source in sources:
+        _load(source, base)  # any of these files may register the model's provider
+    roles = {role: make_model(e, e.items[0], {}) for role, e in config.model_roles.items()}
+    if config.experiments:
+        ways = [_way(experiment, config, defaults) for experiment in config.experiments]
+    else:
+        agents = _agents(config)
+        models = [make_model(entry, item, defaults) for entry in config.models for item in entry.items]
+        ways = [_Way(model, agents) for model in models] or [_Way(None, agents)]
+    return _selected(ways), roles
+
+
+def _way(experiment: Experiment, config: EvalSetConfig, defaults: dict[str, Any]) -> _Way:
+    entry = experiment.model
+    item = entry.items[0]
+    given = item.args or ModelArgs()
+    args = given.model_copy(update={"config": {**experiment.config, **given.config}})
+    model = make_model(entry, item.model_copy(update={"args": args}), defaults)
+    agent = experiment.agent
+    named: _Agent | None = None if agent is None else (agent, agent.items[0], True)
+    everybody = {name: getattr(config, name) for name in LIMITS if name in config.model_fields_set}
+    return _Way(model, [named], experiment.name, {**everybody, **experiment.limits})
+
+
+def _tasks(config: EvalSetConfig, base: Path, way: _Way) -> Iterator[Task]:
     """Every task with every agent, for one model.
 
     They are made anew for each model, as Inspect's own command does: a task may ask for the model that it
     is made for (`get_model()`), and what it builds with it must not reach another model's attempts.
     """
-    if model is not None:
-        init_active_model(model, GenerateConfig())
+    if way.model is not None:
+        init_active_model(way.model, GenerateConfig())
     for entry in config.tasks:
         loaded = _load(entry, base)
         for item in task_items(entry, loaded):
-            for agent in _agents(config):
+            for agent in way.agents:
 
-                def adapt(task: Task, agent: _Agent | None = agent) -> Task:
-                    if agent is not None:
-                        task_with(task, solver=_solver(agent, base))
-                    if model is not None:
-                        task_with(task, model=model)
-                    return task
+                def adapt(task: Task, entry: TaskEntry = entry, agent: _Agent | None = agent) -> Task:
+                    return _adapted(task, entry, way, agent, base)
 
                 yield make_task(entry, item, loaded, adapt)
 
 
-_Agent = tuple[AgentEntry, AgentItem, bool]
+def _adapted(task: Task, entry: TaskEntry, way: _Way, agent: _Agent | None, base: Path) -> Task:
+    """A task with what the eval set changes in it."""
+    if agent is not None:
+        solver = _solver(agent, base)
+        task_with(task, solver=_limited(solver) if entry.folder is not None else solver)
+    if way.experiment is not None:
+        metadata = {**(task.metadata or {}), "experiment": way.experiment}
+        task_with(task, solver=renamed(task.solver, way.experiment), metadata=metadata)
+    if way.limits:
+        task_with(task, **way.limits)
+    if way.model is not None:
+        task_with(task, model=way.model)
+    return task
+
+
+def _limited(solver: Solver) -> Solver:
+    """An agent that keeps to the limits that a folder's eval sets itself, as the folder's own agent does."""
+    from hawk.evals.task import within_limits
+
+    return in_the_name_of(solver, within_limits(solver))
 
 
 def _agents(config: EvalSetConfig) -> list[_Agent | None]:
@@ -160,24 +225,14 @@ def _load(entry: Entry[Any], base: Path) -> Loaded | None:
     return load_file(Path(os.path.normpath(base / entry.file))) if entry.file is not None else None
 
 
-def _models(
-    config: EvalSetConfig, base: Path, defaults: dict[str, Any]
-) -> tuple[list[Model], dict[str, Model]]:
-    sources: list[Entry[Any]] = [*config.tasks, *config.models, *config.model_roles.values()]
-    for source in sources:
-        _load(source, base)  # any of these files may register the model's provider
-    roles = {role: make_model(e, e.items[0], {}) for role, e in config.model_roles.items()}
-    models = [make_model(entry, item, defaults) for entry in config.models for item in entry.items]
-    return _selected(models), roles
-
-
-def _selected(models: list[Model]) -> list[Model]:
-    """The models of a worker's share. Pruning goes by task alone and would load datasets for the others too."""
+def _selected(ways: list[_Way]) -> list[_Way]:
+    """Those whose models a worker's share has. Pruning goes by task alone and would load datasets for all of them."""
     path = os.environ.get(SELECTION_ENV)
     if not path:
-        return models
+        return ways
     identifiers = [task["identifier"] for task in json.loads(Path(path).read_bytes())["tasks"]]
-    return [m for m in models if any(f"/{m}/" in identifier for identifier in identifiers)] or models
+    here = [way for way in ways if any(f"/{way.model}/" in identifier for identifier in identifiers)]
+    return here or ways
 
 
 def _defaults(config: EvalSetConfig, defaults: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -186,7 +241,9 @@ def _defaults(config: EvalSetConfig, defaults: dict[str, Any]) -> tuple[dict[str
     An option of the call beats a model's own, so where any model has its own, the others get the default
     each for itself.
     """
-    own = {key for e in config.models for item in e.items if item.args for key in item.args.config}
+    entries = [*config.models, *(experiment.model for experiment in config.experiments)]
+    own = {key for e in entries for item in e.items if item.args for key in item.args.config}
+    own |= {key for experiment in config.experiments for key in experiment.config}
     unsaid = {k: v for k, v in defaults.items() if v is not None and getattr(config, k) is None}
     for_models = {k: v for k, v in unsaid.items() if k in _OF_MODELS & own}
     return {k: v for k, v in unsaid.items() if k not in for_models}, for_models
@@ -195,7 +252,10 @@ def _defaults(config: EvalSetConfig, defaults: dict[str, Any]) -> tuple[dict[str
 def _options(config: EvalSetConfig, base: Path) -> dict[str, Any]:
     """The config's other fields as arguments of `eval_set()`; only what it says."""
     said = config.model_fields_set
-    options = {name: getattr(config, name) for name in _AS_THEY_ARE if name in said}
+    elsewhere = (
+        LIMITS if config.experiments else ()
+    )  # each task has its experiment's: one of the call beats them
+    options = {name: getattr(config, name) for name in _AS_THEY_ARE if name in said and name not in elsewhere}
     options |= {key: value for key, value in config.passthrough.items() if key in PASSTHROUGH}
     if config.tags:
         options["tags"] = config.tags
@@ -203,8 +263,8 @@ def _options(config: EvalSetConfig, base: Path) -> dict[str, Any]:
         options["metadata"] = config.metadata
     if config.epochs is not None:
         options["epochs"] = Epochs(config.epochs.epochs, config.epochs.reducer)
-    elif config.runs is not None:
-        options["epochs"] = config.runs
+    elif config.attempts_per_pair is not None:
+        options["epochs"] = config.attempts_per_pair
     if config.model_cost_config:
         costs = config.model_cost_config.items()
         options["model_cost_config"] = {name: ModelCost(**cost.model_dump()) for name, cost in costs}

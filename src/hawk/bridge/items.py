@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -37,7 +37,7 @@ from inspect_ai.dataset._util import normalise_sample_id
 from inspect_ai.model import GenerateConfig, Model, get_model
 from inspect_ai.solver import Solver
 
-from hawk.config.entries import AgentItem, Entry, ModelItem, TaskItem
+from hawk.config.entries import AgentItem, Entry, ModelItem, TaskEntry, TaskItem
 from hawk.config.scan import outline
 from hawk.config.suggest import did_you_mean, listing
 from hawk.errors import ConfigError, HawkError
@@ -72,7 +72,9 @@ def load_file(path: Path) -> Loaded:
 
 
 def task_items(entry: Entry[TaskItem], loaded: Loaded | None) -> list[TaskItem]:
-    """The tasks of an entry: those it lists, or all that its file defines."""
+    """The tasks of an entry: those it lists, all that its file defines, or the one that its folder is."""
+    if isinstance(entry, TaskEntry) and entry.folder is not None:
+        return [TaskItem(name="folder_evals", args={"folder": entry.folder})]
     if entry.items or loaded is None:
         return entry.items
     return [TaskItem(name=name) for name in outline(loaded.path, {"task"}).defined]
@@ -102,6 +104,8 @@ def make_task(
     def finish(task: Task) -> Task:
         if item.sample_ids is not None:
             _keep_samples(task, item.sample_ids, name)
+        if isinstance(entry, TaskEntry) and entry.folder is not None:
+            _keep_evals(task, entry, name)
         return adapt(task)
 
     if not is_placeholder(task):
@@ -175,6 +179,10 @@ def _find(
     Raises:
         ConfigError: It does not exist; says what does.
     """
+    if isinstance(entry, TaskEntry) and entry.folder is not None:
+        from hawk.evals.task import folder_evals
+
+        return "task", registry_info(folder_evals).name, folder_evals
     if loaded is not None:
         offered = {
             registry_unqualified_name(o): o for o in vars(loaded.module).values() if _is_one_of(o, kinds)
@@ -235,7 +243,21 @@ def _check_args(what: str, factory: Callable[..., Any], args: dict[str, Any]) ->
         raise ConfigError(f"{what}: {ex}; it takes: {listing(known)}.") from ex
 
 
-def _keep_samples(task: Task, sample_ids: list[str | int], name: str) -> None:
+def _keep_evals(task: Task, entry: TaskEntry, name: str) -> None:
+    """Keep the evals of a folder that its entry chooses.
+
+    Not by arguments of the task: they are part of its identity, and the same job with another choice would find
+    nothing of what it has done.
+    """
+    from hawk.evals.folder import select
+    from hawk.evals.scorer import evals_of
+
+    if entry.evals or entry.suites:
+        chosen = select(list(evals_of(str(entry.folder)).values()), entry.evals, entry.suites)
+        _keep_samples(task, [eval.name for eval in chosen], name)
+
+
+def _keep_samples(task: Task, sample_ids: Sequence[str | int], name: str) -> None:
     if task.sample_source is not None:
         raise ConfigError(f"Task {name} makes its samples while it runs: sample_ids can't choose among them.")
     for position, sample in enumerate(task.dataset, start=1):

@@ -69,6 +69,29 @@ _secret_options = [
 ]
 
 
+_selection_options = [
+    click.option(
+        "--eval",
+        "evals",
+        metavar="NAME",
+        multiple=True,
+        help="Only this eval of a folder; may be repeated, hold commas, and * for any text.",
+    ),
+    click.option(
+        "--experiment", "experiments", metavar="NAME", multiple=True, help="Only this experiment; likewise."
+    ),
+    click.option(
+        "--suite", "suites", metavar="NAME", multiple=True, help="Only evals of this suite; likewise."
+    ),
+]
+
+
+def _with_selection(command: Any) -> Any:
+    for option in reversed(_selection_options):
+        command = option(command)
+    return command
+
+
 def _with_secrets(command: Any) -> Any:
     for option in reversed(_secret_options):
         command = option(command)
@@ -95,6 +118,7 @@ def _with_secrets(command: Any) -> Any:
     is_flag=True,
     help="Run all attempts of every pair at once. HAWK_PARALLEL_ATTEMPTS=1: unless the config names a policy.",
 )
+@_with_selection
 @_with_secrets
 @click.option("--no-resume", is_flag=True, help="Start over: earlier logs are moved aside, not reused.")
 @pass_app
@@ -107,11 +131,15 @@ def run(
     name: str | None,
     runs: int | None,
     parallel_attempts: bool,
+    evals: tuple[str, ...],
+    experiments: tuple[str, ...],
+    suites: tuple[str, ...],
     secrets: tuple[str, ...],
     secrets_files: tuple[Path, ...],
     no_resume: bool,
 ) -> None:
     """Run the eval set that CONFIG describes."""
+    from hawk.cli.selection import Selection
     from hawk.cli.submission import prepare
 
     submission = prepare(
@@ -121,6 +149,7 @@ def run(
         secrets=secrets,
         secrets_files=secrets_files,
         parallel=parallel_attempts,
+        selection=Selection(evals, experiments, suites),
     )
     for warning in submission.warnings:
         note(f"Warning: {warning}")
@@ -216,8 +245,8 @@ def _print_plan(app: App, eval_set_id: str, *, dry: bool = False) -> None:
         snapshot = app.client.status(eval_set_id).data
         if snapshot.status.terminal:
             what = "The plan can't be made" if dry else f"{eval_set_id} failed before its tasks were known"
-            remedy = snapshot.remedy or f"hawk logs {eval_set_id}"
-            if dry and eval_set_id in remedy:
+            remedy: str | None = snapshot.remedy or f"hawk logs {eval_set_id}"
+            if dry and remedy and eval_set_id in remedy:
                 remedy = None  # nothing of it will be left
             raise HawkError(f"{what}: {snapshot.reason or snapshot.status.label}", remedy=remedy)
         time.sleep(PLAN_POLL)

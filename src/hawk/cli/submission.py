@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hawk.cli.selection import Selection
+from hawk.cli.selection import apply as choose_what_runs
 from hawk.cli.text import clean, plural
+from hawk.config.entries import TaskEntry
 from hawk.config.eval_set import EvalSetConfig
 from hawk.config.ids import MAX_LENGTH, check_id, new_id
 from hawk.config.load import LoadedEvalSet, load_eval_set
 from hawk.config.secrets import gather_secrets
 from hawk.errors import UsageError
+from hawk.evals.folder import read_folder, select
 
 SHOWN = 12  # names in one line of a description
 
@@ -27,16 +31,18 @@ class Submission:
         config: The config as data, options applied; None for a script.
         eval_set_id: The id where the command line says one.
         secrets: Values by name.
+        chosen: Warnings about what was chosen of the config.
     """
 
     loaded: LoadedEvalSet
     config: dict[str, Any] | None
     eval_set_id: str | None
     secrets: dict[str, str]
+    chosen: list[str] = field(default_factory=list)
 
     @property
     def warnings(self) -> list[str]:
-        return self.loaded.warnings
+        return [*self.loaded.warnings, *self.chosen]
 
     def body(self) -> dict[str, Any]:
         """The body of `POST /eval_sets/`."""
@@ -55,7 +61,8 @@ class Submission:
             lines = [f"Would run the script {self.loaded.script}."]
         else:
             config = EvalSetConfig.model_validate(self.config)
-            lines = ["The eval set is valid. Would run:", *_grid(config), *_bounds(config)]
+            base = self.loaded.base_dir or Path()
+            lines = ["The eval set is valid. Would run:", *_grid(config, base), *_bounds(config)]
         lines.append(f"  id        {self.eval_set_id or self._config_id() or 'made at submit'}")
         if self.secrets:
             lines.append(f"  secrets   {', '.join(sorted(self.secrets))} (given)")
@@ -73,11 +80,13 @@ def prepare(
     secrets: Sequence[str],
     secrets_files: Sequence[Path],
     parallel: bool = False,
+    selection: Selection | None = None,
 ) -> Submission:
     """Load a file and apply the options.
 
     Args:
         parallel: Run all attempts of a pair at once, whatever the config says.
+        selection: Which of its evals and experiments run; all when left out.
 
     Raises:
         ConfigError: The file is wrong.
@@ -85,7 +94,13 @@ def prepare(
     """
     loaded = load_eval_set(path, environ=os.environ, secret_names=secrets)
     eval_set_id = _id_from(name)
+    selection, chosen = selection or Selection(), list[str]()
     if loaded.config is None:
+        if selection.first is not None:
+            raise UsageError(
+                f"{selection.first} applies to a config; a script chooses itself.",
+                remedy="Leave the option out.",
+            )
         if runs is not None or parallel:
             raise UsageError(
                 f"{'--runs' if runs is not None else '--parallel-attempts'} applies to a config; a script says epochs itself.",
@@ -93,14 +108,16 @@ def prepare(
             )
         config, needed = None, []
     else:
-        config = loaded.config.to_data()
-        needed = [secret.name for secret in loaded.config.required_secrets]
+        config, chosen = choose_what_runs(
+            loaded.config, loaded.config.to_data(), loaded.base_dir or Path(), selection
+        )
+        needed = [secret.name for secret in EvalSetConfig.model_validate(config).required_secrets]
     if config is not None and runs is not None:
         config = _with_runs(config, runs)
     if config is not None and (parallel or _parallel_by_default(config)):
         config = {**config, "attempts": {**(config.get("attempts") or {}), "policy": "parallel"}}
     given = gather_secrets(needed, names=secrets, files=secrets_files, environ=os.environ)
-    return Submission(loaded, config, eval_set_id, given)
+    return Submission(loaded, config, eval_set_id, given, chosen)
 
 
 def _id_from(name: str | None) -> str | None:
@@ -133,25 +150,39 @@ def _parallel_by_default(config: dict[str, Any]) -> bool:
     return wanted and (config.get("attempts") or {}).get("policy") is None
 
 
-def _grid(config: EvalSetConfig) -> list[str]:
-    tasks = [
-        item
-        for entry in config.tasks
-        for item in ([entry.qualified(i.name) for i in entry.items] or [str(entry.file)])
-    ]
+def _grid(config: EvalSetConfig, base: Path) -> list[str]:
+    tasks = [name for entry in config.tasks for name in _task_names(entry, base)]
     models = [entry.qualified(item.name) for entry in config.models for item in entry.items]
     agents = [
         entry.qualified(item.name) for entry in (*config.agents, *config.solvers) for item in entry.items
     ]
-    count = len(tasks) * max(1, len(models)) * max(1, len(agents))
+    experiments = [
+        f"{experiment.name} ({experiment.model.qualified(experiment.model.items[0].name)})"
+        for experiment in config.experiments
+    ]
+    count = len(tasks) * (len(experiments) or max(1, len(models)) * max(1, len(agents)))
     attempts = config.attempts_per_pair
     runs = plural(attempts, "attempt") if attempts else "each task's own number of attempts"
+    ways = (
+        [f"  experiments {_names(experiments)}"]
+        if experiments
+        else [
+            f"  models    {_names(models) or 'each task’s own'}",
+            f"  agents    {_names(agents) or 'each task’s own'}",
+        ]
+    )
     return [
         f"  tasks     {_names(tasks)}",
-        f"  models    {_names(models) or 'each task’s own'}",
-        f"  agents    {_names(agents) or 'each task’s own'}",
+        *ways,
         f"  grid      {plural(count, 'combination')}, {runs} of each sample",
     ]
+
+
+def _task_names(entry: TaskEntry, base: Path) -> list[str]:
+    if entry.folder is None:
+        return [entry.qualified(item.name) for item in entry.items] or [str(entry.file)]
+    evals = select(read_folder(base / entry.folder, entry.folder), entry.evals, entry.suites)
+    return [f"{entry.folder_name} ({plural(len(evals), 'eval')}: {_names([eval.name for eval in evals])})"]
 
 
 def _bounds(config: EvalSetConfig) -> list[str]:

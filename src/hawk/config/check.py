@@ -207,6 +207,7 @@ def check_files(
             problems += _check_folder(entry, source, (kind, i, "folder"), base_dir)
         else:
             problems += _check_file(kind, (kind, i), entry, source, base_dir)
+            problems += _check_slash(entry, source, (kind, i), base_dir)
     for i, experiment in enumerate(config.experiments):
         own = experiments.get(experiment.name)
         for what, entry in experiment.entries.items():
@@ -234,6 +235,18 @@ def _check_folder(
         )
     elif not (folder / PROMPT_FILE).is_file() and not any(folder.glob(f"*/{PROMPT_FILE}")):
         yield source.problem(at, f"{written} holds no evals: none of its directories has a {PROMPT_FILE}")
+
+
+def _check_slash(
+    entry: Entry[Any], source: Source, at: FieldPath, base_dir: Path | None
+) -> Iterator[Problem]:
+    """A folder that was taken for a package and its task."""
+    if not isinstance(entry, TaskEntry) or entry.package is None or len(entry.items) != 1 or base_dir is None:
+        return
+    written = f"{entry.package}/{entry.items[0].name}"
+    if any((base_dir / written).glob(f"*/{PROMPT_FILE}")) or (base_dir / written / PROMPT_FILE).is_file():
+        message = f"{written} is a directory of evals here, and is taken for a package with a task"
+        yield source.problem(at, message, suggestion=f"{written}/")
 
 
 def check_promises(config: EvalSetConfig, source: Source) -> list[Problem]:

@@ -256,7 +256,10 @@ class TaskEntry(Entry[TaskItem]):
     @property
     def folder_name(self) -> str:
         """What results call the folder: its path, without what leads up to it."""
-        parts = [part for part in PurePosixPath(self.folder or "").parts if part not in ("/", ".", "..")]
+        path = PurePosixPath(self.folder or "")
+        parts = (
+            [path.name] if path.is_absolute() else [part for part in path.parts if part not in (".", "..")]
+        )
         return "-".join(parts) or "evals"
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ import errno
 import os
 import secrets
 from pathlib import PurePosixPath
-from typing import Any, Literal, NoReturn, overload
+from typing import Any, ClassVar, Literal, NoReturn, overload
 
 from inspect_ai.util import (
     ExecResult,
@@ -22,11 +22,13 @@ from inspect_ai.util import (
 from pydantic import BaseModel
 from typing_extensions import override
 
+from hawk.bridge.sandboxtools import share_root_access
 from hawk.sandbox import pool, troubles
 from hawk.sandbox.box import Box, BoxGoneError, Done
 from hawk.sandbox.config import CONFIG_FILES, load
 from hawk.sandbox.errors import KeeperRefusedError
 from hawk.sandbox.group import Group, open_group
+from hawk.sandbox.options import Common
 from hawk.sandbox.registry import registry
 from hawk.sandbox.sweep import sweep
 
@@ -34,6 +36,9 @@ from hawk.sandbox.sweep import sweep
 @sandboxenv(name="bubblewrap")
 class BubblewrapSandbox(SandboxEnvironment):
     """One sandbox, or one service of a sandbox."""
+
+    _first: ClassVar[dict[Common, BubblewrapSandbox]] = {}
+    """By configuration, the first that was made with it."""
 
     def __init__(self, box: Box, group: Group | None = None) -> None:
         super().__init__()
@@ -72,7 +77,11 @@ class BubblewrapSandbox(SandboxEnvironment):
         with registry.starting((parsed, *parsed.services.values())) as tell:
             group = await open_group(parsed, name=secrets.token_hex(4))
             tell(group)
-        return {name: cls(box, group) for name, box in group.boxes.items()}
+        made = {name: cls(box, group) for name, box in group.boxes.items()}
+        for name, sandbox in made.items():
+            kind = parsed.services.get(name, parsed)
+            share_root_access(cls._first.setdefault(kind, sandbox), sandbox)
+        return dict(made)
 
     @override
     @classmethod

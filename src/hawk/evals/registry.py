@@ -1,0 +1,7 @@
+"""What Hawk brings to Inspect: loaded by its entry point, so that bare Inspect knows `hawk/folder_evals` too."""
+
+from hawk.evals.scorer import verdict
+from hawk.evals.task import folder_evals, prepare, shell_agent
+from hawk.sandbox.provider import BubblewrapSandbox
+
+__all__ = ["BubblewrapSandbox", "folder_evals", "prepare", "shell_agent", "verdict"]
