@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -165,14 +166,15 @@ def test_another_agent_keeps_to_the_limits_in_its_own_name(tmp_path: Path) -> No
     assert (log.plan.steps[-1].solver, log.plan.steps[-1].params_passed) == ("stranger", {"times": 9})
 
 
-def test_a_scorer_that_raises_gives_an_error_and_no_score(tmp_path: Path) -> None:
+def test_a_scorer_that_raises_gives_no_score_and_ends_no_attempt(tmp_path: Path) -> None:
     folder = tmp_path / "evals"
     written(folder, "one", DONE, **{"EVAL.py": python("return {}['missing']")})
     sample = samples(run(folder, fail_on_error=False))["one"]
-    assert sample.error is not None
-    assert "hawk.evals.errors.ScorerError" in sample.error.traceback
-    assert sample.error.message.startswith("ScorerError") or "KeyError" in sample.error.message
-    assert not sample.scores
+    assert sample.error is None
+    [score] = (sample.scores or {}).values()
+    assert math.isnan(score.as_float())
+    assert "KeyError" in (score.explanation or "")
+    assert "return {}['missing']" in (score.metadata or {})["traceback"]
 
 
 def test_evals_and_suites_are_chosen_by_arguments(tmp_path: Path) -> None:

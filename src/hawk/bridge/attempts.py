@@ -65,6 +65,8 @@ class _Task:
 
 _task: ContextVar[_Task | None] = ContextVar("hawk_task", default=None)
 _retries: dict[str, dict[str, int]] = {}
+_logged: set[tuple[str, str, int]] = set()
+"""Attempts of this process that a task which is run again takes from its log: (identifier, sample id, epoch)."""
 _identifiers: dict[str, str] = {}
 
 
@@ -105,6 +107,8 @@ def watch(watcher: Watcher) -> None:
             identifier = _identifiers.get(data.eval_id)
             if identifier is not None:
                 result = ended(data.sample, _retries.pop(data.sample_id, {}))
+                if data.sample.error is None:
+                    _logged.add((identifier, result.sample_id, result.epoch))
                 await watcher.ended(identifier, data.eval_id, result)
 
     _gate_scheduler(watcher)
@@ -124,7 +128,10 @@ def _gate_scheduler(watcher: Watcher) -> None:
             return await run(self, plan, run_sample, **kwargs)
 
         async def in_turn(sample_index: int, epoch: int, entry: Any) -> Any:
-            attempt = watcher.attempt(task.identifier, task.sample_ids[sample_index], epoch)
+            sample_id = task.sample_ids[sample_index]
+            if (task.identifier, sample_id, epoch) in _logged:
+                return await run_sample(sample_index, epoch, entry)
+            attempt = watcher.attempt(task.identifier, sample_id, epoch)
             try:
                 if not await attempt.admitted():
                     return scheduler.DISCARDED
@@ -158,6 +165,13 @@ def interrupt(identifier: str, sample_id: str, epoch: int) -> bool:
     return False
 
 
+def current() -> tuple[str, str, int] | None:
+    """The attempt that the calling code runs for: task identifier, sample id, number; None outside of one."""
+    active = sample_active()
+    identifier = None if active is None else _identifiers.get(active.eval_id)
+    return None if active is None or identifier is None else (identifier, str(active.sample.id), active.epoch)
+
+
 def _is(active: ActiveSample, identifier: str, sample_id: str, epoch: int) -> bool:
     return (
         active.epoch == epoch
@@ -166,4 +180,4 @@ def _is(active: ActiveSample, identifier: str, sample_id: str, epoch: int) -> bo
     )
 
 
-__all__ = ["Attempt", "Ended", "Watcher", "check_scheduler", "interrupt", "watch"]
+__all__ = ["Attempt", "Ended", "Watcher", "check_scheduler", "current", "interrupt", "watch"]

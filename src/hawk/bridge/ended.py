@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import re
 from typing import Any
 
 import msgspec
@@ -15,6 +18,9 @@ _TEXT = 4000
 _CHECKS = 200
 _PHASES = {"solvers": "agent", "scorers": "scoring"}
 """Inspect's spans of an attempt to our words."""
+_REPR = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
+_LAST_LINE = re.compile(r"^ .*\n([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
+"""Of a traceback: what stands to the left below the last line of code."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -23,6 +29,7 @@ class Ended(msgspec.Struct, frozen=True):
     Attributes:
         canceled: It was interrupted, by a person or because it was not needed any more.
         model_tries: Calls of a model, whatever came of them; `model_calls` those that were answered.
+        digest: Of what the sample was made from, where its metadata says so, as folder evals do.
         sandbox_calls: Commands and files of the agent's in the sandbox: not what Inspect and scorers do there.
     """
 
@@ -48,6 +55,7 @@ class Ended(msgspec.Struct, frozen=True):
     sandbox_calls: int
     sandbox: str | None
     provider_retries: dict[str, int]
+    digest: str | None = None
 
 
 def ended(sample: EvalSample, provider_retries: dict[str, int]) -> Ended:
@@ -87,6 +95,7 @@ def ended(sample: EvalSample, provider_retries: dict[str, int]) -> Ended:
         sandbox_calls=_agents_sandbox_calls(sample.events),
         sandbox=sample.sandbox.type if sample.sandbox else None,
         provider_retries=provider_retries,
+        digest=str(digest) if (digest := (sample.metadata or {}).get("digest")) else None,
     )
 
 
@@ -102,11 +111,22 @@ def _agents_sandbox_calls(events: list[Event]) -> int:
 def _failure(sample: EvalSample) -> Failure | None:
     if sample.error is None:
         return None
-    kind, _, message = sample.error.message.partition("(")
-    if not kind.isidentifier():
-        kind, message = "Error", sample.error.message
-    text = sample.error.message if not message else message.removesuffix(")").strip("'\"")
+    kind, text = _taken_apart(sample.error.message, sample.error.traceback)
     return Failure(kind, _cut(text) or kind, _phase(sample.events))
+
+
+def _taken_apart(message: str, traceback: str) -> tuple[str, str]:
+    """The class of an exception and its text. Inspect keeps its `message`, where it has one, else its repr."""
+    shown = _REPR.fullmatch(message)
+    if shown is None:
+        lines = _LAST_LINE.findall(traceback)
+        return lines[-1].rpartition(".")[2] if lines else "Error", message
+    kind, inside = shown.groups()
+    with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        value = ast.literal_eval(inside)
+        if isinstance(value, str):
+            return kind, value
+    return kind, inside
 
 
 def _phase(events: list[Event]) -> str:

@@ -19,12 +19,17 @@ from hawk.errors import HawkError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "eval-set": ("eval_set:eval_set", "Run an eval set, or resume one."),
+    "eval": ("evals:eval_", "Make and check folder evals."),
     "watch": ("watch:watch", "Watch a job until it ends."),
     "status": ("jobs:status", "Print the raw report of a job as JSON."),
     "logs": ("logs:logs", "Print the output of a job's runner."),
     "list": ("listing:list_", "List eval sets, evals or samples."),
     "transcript": ("transcripts:transcript", "Print what happened in one sample."),
     "transcripts": ("transcripts:transcripts", "Print or save the transcripts of an eval set."),
+    "report": ("report:report", "Report what came of the attempts."),
+    "compare": ("compare:compare", "Say whether two eval sets differ by more than noise."),
+    "rescore": ("rescore:rescore", "Score the attempts of an eval set again, without an agent."),
+    "export": ("export:export", "Save results and workspaces of an eval set."),
     "stop": ("jobs:stop", "Stop an eval set or one sample, and keep the work so far."),
     "delete": ("jobs:delete", "Delete a job and everything it produced."),
     "sandbox": ("sandbox:sandbox", "Build, look into and clean up sandboxes."),

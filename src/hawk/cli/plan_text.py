@@ -44,6 +44,11 @@ def render(plan: Plan) -> str:
 def order_text(plan: Plan) -> str:
     """How attempts relate in time, and how many run at once."""
     slots = min(plan.slots or plan.total, plan.total)
+    if plan.rescore is not None:
+        room = plan.ceiling if plan.ceiling and slots < plan.total else ""
+        return clean(
+            f"what they left in {plan.rescore} is scored again, {room or 'all at once'}; no agent runs"
+        )
     one_by_one = plan.rules.policy is Policy.SEQUENTIAL
     most = min(slots, sum(len(task.sample_ids) for task in plan.tasks)) if one_by_one else slots
     waves = math.ceil((plan.total if not one_by_one else most) / max(1, slots))
@@ -72,6 +77,13 @@ def policy_text(rules: Rules) -> str:
 
 def forecast_text(plan: Plan, pairs: int) -> str:
     """What the policy and the others are predicted to take; what is missing for that."""
+    if plan.rescore is not None:
+        without = (
+            f"{plural(len(plan.excluded), 'attempt')} without: not scored again." if plan.excluded else ""
+        )
+        return clean(
+            f"With a result in {plan.rescore}: {plan.total - len(plan.excluded)}. {without}".rstrip()
+        )
     if not plan.forecast:
         return "No earlier attempt at these pairs is known: nothing to predict from."
     source = f"Predicted from earlier attempts at {plan.known} of {plural(pairs, 'pair')}:"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,23 @@ def verdict(folder: str) -> Scorer:
         if eval is None:
             raise ScorerError(f"{folder} has no eval {state.sample_id!r}")
         boxes = {"default": sandbox(), **{name: sandbox(name) for name in eval.sandbox.services}}
-        return as_score(await score_sandbox(eval, boxes, judge))
+        try:
+            return as_score(await score_sandbox(eval, boxes, judge))
+        except ScorerError as ex:
+            return unscored(ex)
 
     return score
+
+
+def unscored(error: ScorerError) -> Score:
+    """No score: it is not counted, the agent does not have to do its work again, and it can be scored again.
+
+    Raised as an error, Inspect would begin the whole attempt anew.
+    """
+    lines = traceback.format_exception(error.__cause__ or error)
+    return Score.unscored(
+        reason="scorer_error", explanation=str(error), metadata={"traceback": "".join(lines)[-8000:]}
+    )
 
 
 def as_score(verdict: Verdict) -> Score:

@@ -14,6 +14,7 @@ from hawk.core.attempts.results import Pair, Result, Scored, Usage
 from hawk.core.plan import Plan, PlanTask
 from hawk.core.status import AttemptKey
 from hawk.runner import rows
+from hawk.runner.rescore import Source, excluded_without_result, write_carried, write_excluded
 from hawk.store.attempts import read_results, write_result
 from hawk.store.rundir import RunDir
 
@@ -32,13 +33,20 @@ def write_missing(
     ended = [
         (task, summary) for task in plan.tasks for summary in summaries.get(task.identifier, {}).values()
     ]
-    if not ended:
+    if not ended and not plan.excluded:
         return 0
     results, _ = read_results(run_dir)
     known = {(result.pair, result.attempt): result for result in results}
     missing = list(_missing(ended, known, plan))
-    for result in missing:
-        write_result(run_dir, result)
+    excluded = excluded_without_result(plan, known)
+    if plan.rescore is not None and (missing or excluded):
+        source = Source(run_dir, plan.rescore)
+        for result in missing:
+            write_carried(run_dir, source, result)
+        write_excluded(run_dir, plan, source, excluded)
+    else:
+        for result in missing:
+            write_result(run_dir, result)
     return len(missing)
 
 

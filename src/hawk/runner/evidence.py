@@ -15,6 +15,7 @@ from inspect_ai.util import SandboxEnvironment
 from hawk.bridge.attempts import Attempt, interrupt
 from hawk.bridge.ended import Ended
 from hawk.core.attempts.outcome import Verdict, idle, judge
+from hawk.core.attempts.planning import fingerprint_of
 from hawk.core.attempts.results import Result, SandboxRecord, Workspace
 from hawk.core.plan import Plan, PlanTask
 from hawk.errors import HawkError, StorageError
@@ -56,7 +57,12 @@ class Evidence:
         self._kept: dict[Key, tuple[Path, Workspace] | str] = {}
         self._sandboxes: dict[Key, SandboxRecord] = {}
         self.gate = Gate(
-            plan.rules, tasks, share.slots or plan.share(tasks), done=self._done(), interrupt=interrupt
+            plan.order,
+            tasks,
+            share.slots or plan.share(tasks),
+            done=self._done(),
+            interrupt=interrupt,
+            excluded=[((task, sample), attempt) for task, sample, attempt in plan.excluded],
         )
 
     def _done(self) -> dict[Key, bool]:
@@ -108,7 +114,22 @@ class Evidence:
         task = self._tasks.get(pair)
         if task is None:
             return
-        verdict = judge(
+        record = self._result(task, eval_id, result, self._judged(task, result))
+        if record.passed:
+            self.gate.passed(pair, epoch)
+        kept = self._kept.pop((pair, epoch), None)
+        draft = kept[0] if isinstance(kept, tuple) else None
+        try:
+            await asyncio.to_thread(write_result, self._run_dir, record, workspace=draft)
+        except (
+            StorageError
+        ) as ex:  # its log has it; what is missing is written by the supervisor, or said in the report
+            _log.warning("result of %s, attempt %d, not written: %s", record.pair, epoch, ex)
+
+    # --- in detail
+
+    def _judged(self, task: PlanTask, result: Ended) -> Verdict:
+        return judge(
             self._plan.rules.pass_rule,
             values=result.values,
             error=result.error,
@@ -122,20 +143,14 @@ class Evidence:
                 sandbox_calls=result.sandbox_calls,
                 usage=bool(result.usage),
             ),
+            unscored=self._why_unscored(result),
         )
-        record = self._result(task, eval_id, result, verdict)
-        if record.passed:
-            self.gate.passed(pair, epoch)
-        kept = self._kept.pop((pair, epoch), None)
-        draft = kept[0] if isinstance(kept, tuple) else None
-        try:
-            await asyncio.to_thread(write_result, self._run_dir, record, workspace=draft)
-        except (
-            StorageError
-        ) as ex:  # its log has it; what is missing is written by the supervisor, or said in the report
-            _log.warning("result of %s, attempt %d, not written: %s", record.pair, epoch, ex)
 
-    # --- in detail
+    def _why_unscored(self, result: Ended) -> str | None:
+        """What the scorer that decides says of its score."""
+        name = self._plan.rules.pass_rule.scorer or next(iter(result.scores), None)
+        scored = result.scores.get(name or "")
+        return None if scored is None else scored.explanation
 
     async def _keep(
         self, key: Key, sandbox: BubblewrapSandbox, patience: float
@@ -186,7 +201,7 @@ class Evidence:
             workspace=kept[1] if isinstance(kept, tuple) else None,
             workspace_error=kept if isinstance(kept, str) else None,
             worker=self._worker,
-            fingerprint=self._plan.fingerprint,
+            fingerprint=fingerprint_of(self._plan.fingerprint, result.digest),
             generation=self._plan.generation,
             uuid=result.uuid,
             eval_id=eval_id,

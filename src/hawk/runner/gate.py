@@ -6,7 +6,7 @@ The decisions are `core.attempts.dispatch`'s. All of it runs on the worker's eve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from hawk.core.attempts.dispatch import Cancel, Dispatcher, Order, Skip, Start
 from hawk.core.attempts.policy import Rules
@@ -36,6 +36,7 @@ class Gate:
         tasks: The worker's share of the plan.
         slots: Attempts at once.
         done: Attempts that have a result already, and whether they passed.
+        excluded: Attempts that never start.
         interrupt: Cancels an attempt that runs; False when it can't be cancelled at this moment.
     """
 
@@ -47,8 +48,10 @@ class Gate:
         *,
         done: Mapping[tuple[PairKey, int], bool],
         interrupt: Callable[[str, str, int], bool],
+        excluded: Collection[tuple[PairKey, int]] = (),
     ) -> None:
         self._slots = slots
+        self._excluded = frozenset(excluded)
         self._interrupt = interrupt
         self._done = dict(done)
         self._turns: dict[tuple[PairKey, int], asyncio.Future[bool]] = {}
@@ -64,6 +67,8 @@ class Gate:
                 pair = (task.identifier, sample_id)
                 self._dispatcher.expect(pair, task.epochs, predictions.get(sample_id))
                 for attempt in range(1, task.epochs + 1):
+                    if (pair, attempt) in self._excluded:
+                        continue
                     passed = self._done.get((pair, attempt))
                     if passed is None:
                         self._expected += 1
@@ -91,9 +96,13 @@ class Gate:
     async def _admitted(self, pair: PairKey, attempt: int) -> bool:
         if (pair, attempt) in self._done:
             return True  # Inspect takes it from its log: no slot for that
+        if (pair, attempt) in self._excluded:
+            return False
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._turns[pair, attempt] = turn
+        self._left.discard((pair, attempt))  # of a task that is run again
         self._asked += 1
+        self._dispatcher.expect(pair, attempt)  # a dataset may be another than it was when the plan was made
         self._carry_out(self._dispatcher.want(pair, [attempt]))
         if self._dispatcher.slots == 0:
             self._gather()

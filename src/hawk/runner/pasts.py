@@ -12,6 +12,7 @@ import msgspec
 from hawk.core.attempts.history import Past
 from hawk.core.attempts.results import Outcome, Pair
 from hawk.core.text import one_line
+from hawk.errors import StorageError
 from hawk.store.rundir import JobSpec, RunDir, read_json
 
 NEEDED = ("task", "sample", "model", "duration_s")
@@ -21,20 +22,26 @@ there."""
 
 def read_history(run_dir: RunDir, spec: JobSpec) -> tuple[list[Past], list[str]]:
     """Earlier attempts, and what could not be read of them: a plan is made without."""
-    past = read_json(run_dir.history_file, list[Past]) or []
+    past, problems = [], []
+    try:
+        past = read_json(run_dir.history_file, list[Past]) or []
+    except StorageError as ex:
+        problems = [ex.message]
     named = (spec.config.get("attempts") or {}).get("history")
     if named is None:
-        return past, []
+        return past, problems
     path = Path(os.path.normpath(Path(spec.base_dir) / named))
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no file")  # a pipe would never end
         with path.open(newline="", encoding="utf-8-sig") as f:
             reader = csv.DictReader(f)
             missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
             if missing:
                 raise ValueError(f"it has no column {', '.join(missing)}")
-            return [*past, *_rows(reader)], []
+            return [*past, *_rows(reader)], problems
     except (OSError, ValueError, csv.Error) as ex:
-        return past, [f"attempts.history: {path}: {one_line(str(ex), 200)}"]
+        return past, [*problems, f"attempts.history: {path}: {one_line(str(ex), 200)}"]
 
 
 def _rows(rows: Iterable[Mapping[str, str | None]]) -> Iterator[Past]:
@@ -46,10 +53,17 @@ def _rows(rows: Iterable[Mapping[str, str | None]]) -> Iterator[Past]:
             passed = outcome == Outcome.PASS or (row.get("passed") or "").lower() in ("1", "true", "yes")
             yield Past(
                 Pair(row["task"] or "", row["sample"] or "", row["model"] or "", row.get("agent") or None),
-                float(row["duration_s"]),
+                _number(row["duration_s"]),
                 passed,
-                int(float(row.get("tokens") or 0)),
-                float(cost) if (cost := row.get("cost_usd")) else None,
+                int(_number(row.get("tokens") or "0")),
+                _number(cost) if (cost := row.get("cost_usd")) else None,
             )
         except (ValueError, TypeError, msgspec.ValidationError) as ex:
             raise ValueError(f"line {number}: {ex}") from ex
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < float("inf"):  # in sums and orders one that is none spoils the others
+        raise ValueError(f"{text.strip()} is out of range")
+    return number

@@ -12,12 +12,13 @@ import psutil
 
 from hawk.bridge.selection import Enumeration
 from hawk.config.settings import Settings
-from hawk.core.attempts.history import History
+from hawk.core.attempts.history import History, Past
 from hawk.core.attempts.planning import fingerprint, plan_way, rules_of
 from hawk.core.attempts.policy import Policy, Rules
 from hawk.core.plan import Limits, Plan, PlanTask, ceiling, concurrency
 from hawk.errors import ConfigError
 from hawk.runner.pasts import read_history
+from hawk.runner.rescore import Source
 from hawk.store.rundir import JobSpec, RunDir
 
 MAX_ATTEMPTS = 100_000
@@ -33,7 +34,7 @@ def make_plan(
         logs: File names of the logs that are there.
 
     Raises:
-        ConfigError: There would be more attempts than a job may have.
+        ConfigError: There would be more attempts than a job may have, or none that can be scored again.
     """
     tasks = _distinct(found.tasks)
     total = sum(task.attempts for task in tasks)
@@ -50,7 +51,12 @@ def make_plan(
         asked=found.options.get("max_sandboxes"),
         memory=psutil.virtual_memory().available,
     )
-    past, problems = read_history(run_dir, spec)
+    excluded: list[tuple[str, str, int]] = []
+    past: list[Past] = []
+    if spec.rescore is None:
+        past, problems = read_history(run_dir, spec)
+    else:  # how long agents took says nothing about how long their scorers will
+        excluded, problems = Source(run_dir, spec.rescore).excluded(tasks)
     pairs = [(task.pair(sample_id), task.epochs) for task in tasks for sample_id in task.sample_ids]
     way = plan_way(
         rules_of(spec.config) if spec.config else Rules(Policy.PARALLEL),
@@ -82,6 +88,8 @@ def make_plan(
         forecast=way.forecast,
         known=way.known,
         fingerprint=fingerprint(spec.config),
+        rescore=spec.rescore,
+        excluded=excluded,
     )
     return plan, problems
 

@@ -136,7 +136,11 @@ def _work(spec: JobSpec, request: ForkRequest, run_dir: RunDir, home: Path) -> N
 
     plan, share = run_dir.read_plan(), read_json(home / "worker.json", Share)
     Recorder(home).start()
-    if plan is not None and share is not None:
+    if spec.rescore is not None:
+        from hawk.runner.restoring import watch_restored
+
+        watch_restored(run_dir, plan, share, request.index)
+    elif plan is not None and share is not None:
         watch(Evidence(run_dir, plan, share, request.index))
     _define(spec, run_dir, plan.limits if plan else Limits())
 

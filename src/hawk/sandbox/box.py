@@ -128,10 +128,28 @@ class Box:
         done = await self._job({"kind": "unpack", "path": "/", "env": {}}, archive, None, user, None, 4096)
         _check_code(done, "/")
 
+    async def lay_over(self, fd: int, *, user: str | None = None) -> None:
+        """Unpack a tar of changes over the sandbox's root directory: names that begin with `.wh.` say what goes.
+
+        Args:
+            fd: Where it is read from. It is taken over: who feeds a pipe is told when nobody reads it any more.
+
+        Raises:
+            KeeperRefusedError: It can't be unpacked; a part of it may have been.
+            BoxGoneError: The sandbox is gone.
+        """
+        try:
+            self._check()
+        except BoxGoneError:
+            os.close(fd)
+            raise
+        done = await self._job({"kind": "layer", "path": "/", "env": {}}, fd, None, user, None, 4096)
+        _check_code(done, "/")
+
     async def _job(
         self,
         job: dict[str, Any],
-        stdin: bytes,
+        stdin: bytes | int,
         cwd: str | None,
         user: str | None,
         patience: float | None,
@@ -152,7 +170,9 @@ class Box:
         with contextlib.ExitStack() as ours:
             with contextlib.ExitStack() as theirs:
                 fds, feeding = [], -1
-                if stdin:
+                if isinstance(stdin, int):
+                    read = stdin
+                elif stdin:
                     read, feeding = os.pipe()
                     ours.callback(os.close, feeding)
                 else:
@@ -170,7 +190,7 @@ class Box:
                 except KeeperGoneError as ex:
                     raise BoxGoneError(str(ex)) from ex
             ours.pop_all()
-        feed = Input(feeding, stdin) if stdin else None
+        feed = Input(feeding, stdin) if isinstance(stdin, bytes) and stdin else None
         outputs = Output(collecting[0], limit), Output(collecting[1], limit)
         try:
             reply = await self._await(number, answer, patience)

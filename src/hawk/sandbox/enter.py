@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from hawk.sandbox import seccomp, syscalls
 from hawk.sandbox.boot import restore_signals
-from hawk.sandbox.untar import extract
+from hawk.sandbox.untar import ArchiveError, extract, lay_over
 
 _EVERYTHING = (
     syscalls.CLONE_NEWUSER
@@ -53,7 +53,7 @@ def become(
     """Run `job` in the sandbox that `enter` leads into; never returns.
 
     Args:
-        job: `kind` (exec, read, write) with `argv` or `path`, and `cwd`, `env`, `user`, `uid`, `single`, `rlimits`.
+        job: `kind` (exec, read, write, unpack, layer) with `argv` or `path`, and `cwd`, `env`, `user`, `uid`, `single`, `rlimits`.
         fds: Standard input, output and error.
         report: Pipe for `{errno, stage, detail}`; closed by a successful exec.
     """
@@ -264,10 +264,14 @@ def _file(job: dict[str, Any]) -> int:
             _write(path)
         elif job["kind"] == "unpack":
             extract(0, all_ids=not job["single"])
+        elif job["kind"] == "layer":
+            lay_over(0, all_ids=not job["single"])
         else:
             _read(path, job["limit"])
     except BrokenPipeError:
         return 0  # the reader has enough
+    except ArchiveError as ex:
+        raise RefusedError(ex.errno or errno.EBADMSG, "file", f"{job['path']}: {ex}") from ex
     except OSError as ex:
         raise RefusedError(ex.errno or errno.EIO, "file", job["path"]) from ex
     return 0

@@ -17,7 +17,7 @@ from hawk.sandbox.rootdir import inside
 from hawk.sandbox.tarinput import CHUNK, ArchiveError, Part, Pipe, TarInput, decompressed, members
 from hawk.sandbox.unpacking import NEW_FILE, Extracted, Unpacker
 
-__all__ = ["ArchiveError", "Extracted", "copy_tree", "extract"]
+__all__ = ["ArchiveError", "Extracted", "copy_tree", "extract", "lay_over"]
 
 _SPOOL = ".image-archive"
 
@@ -45,6 +45,22 @@ def extract(fd: int, *, all_ids: bool) -> Extracted:
             _from_file(fd, root, unpacker)
         else:
             _from_pipe(fd, root, unpacker)
+        return unpacker.result
+    finally:
+        os.close(root)
+        os.umask(umask)
+
+
+def lay_over(fd: int, *, all_ids: bool) -> Extracted:
+    """Unpack a plain tar of changes over what is in `/`: names that begin with `.wh.` say what goes.
+
+    Args, Raises: As `extract`.
+    """
+    umask = os.umask(0)
+    root = os.open("/", OPEN_DIRECTORY)
+    try:
+        unpacker = Unpacker(root, all_ids=all_ids)
+        unpacker.unpack(TarInput(io.BufferedReader(Pipe(fd), CHUNK), jumps=False), layer=True)
         return unpacker.result
     finally:
         os.close(root)

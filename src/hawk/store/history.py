@@ -37,7 +37,7 @@ def index_attempts(session: Session, run: RunDir) -> int:
             "ended_at": _time(result.ended_at),
         }
         for result in results
-        if result.outcome.produced and result.duration is not None
+        if result.outcome.produced and result.duration is not None and result.rescored_from is None
     ]
     session.execute(delete(Attempt).where(Attempt.job_id == run.job_id))
     if rows:

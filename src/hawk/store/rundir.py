@@ -58,6 +58,7 @@ class JobSpec(msgspec.Struct):
         workers: The most workers, or None for one a core.
         generation: Counts submits and resumes of this id; a runner of an older generation is obsolete.
         dry_run: Make the plan and end.
+        rescore: Id of the job, under the same root, whose attempts are scored again; no agent runs.
     """
 
     job_id: str
@@ -71,6 +72,7 @@ class JobSpec(msgspec.Struct):
     workers: int | None = None
     generation: int = 1
     dry_run: bool = False
+    rescore: str | None = None
 
 
 class JournalEntry(msgspec.Struct, omit_defaults=True):

@@ -54,6 +54,8 @@ def test_the_scorer_that_decides_can_be_named_and_its_threshold_set() -> None:
     missing = judge(PassRule("third"), **{**FACTS, "values": values})
     assert missing.outcome is Outcome.SCORER_ERROR
     assert missing.reason == "there is no score of 'third'"
+    unscored = judge(PassRule(), **{**FACTS, "values": {"s": math.nan}, "unscored": "it took too long"})
+    assert (unscored.outcome, unscored.reason) == (Outcome.SCORER_ERROR, "it took too long")
 
 
 def test_nothing_done_is_told_apart_from_a_script() -> None:

@@ -93,7 +93,7 @@ def compare(a: Report, b: Report, results_a: Iterable[Result], results_b: Iterab
         errors_b=_errors(all_b),
         retries_a=_retries(all_a),
         retries_b=_retries(all_b),
-        different=bool(a.fingerprints and b.fingerprints) and set(a.fingerprints) != set(b.fingerprints),
+        different=_differ(all_a, all_b),
     )
     comparison.because = [
         *because.of_throttling(comparison, strains, harmful, fates),
@@ -103,6 +103,20 @@ def compare(a: Report, b: Report, results_a: Iterable[Result], results_b: Iterab
         *because.of_the_rest(comparison, matched.cut),
     ]
     return comparison
+
+
+def _differ(all_a: Iterable[Result], all_b: Iterable[Result]) -> bool:
+    """Whether any pair was attempted under other conditions: its eval or the eval set had changed."""
+    made_a, made_b = _conditions(all_a), _conditions(all_b)
+    return any(made_a[pair] != made_b[pair] for pair in made_a.keys() & made_b.keys())
+
+
+def _conditions(results: Iterable[Result]) -> dict[Pair, set[str]]:
+    found: dict[Pair, set[str]] = {}
+    for result in results:
+        if result.fingerprint:
+            found.setdefault(result.pair, set()).add(result.fingerprint)
+    return found
 
 
 def _ordered(report: Report, kept: Mapping[Key, Result]) -> list[Result]:

@@ -30,6 +30,7 @@ def judge(
     limit: str | None,
     limit_reason: str | None = None,
     idle: str | None = None,
+    unscored: str | None = None,
 ) -> Verdict:
     """The outcome of one attempt.
 
@@ -43,6 +44,7 @@ def judge(
         canceled: It was interrupted.
         limit: Inspect's name of the limit that ended it, or None.
         idle: Why the agent can have done nothing at all, or None: then its score says nothing about it.
+        unscored: What the deciding scorer says of why it gave no number, if it says so.
     """
     number = rule.number(values)
     if error is not None:
@@ -60,7 +62,7 @@ def judge(
         return Verdict(Outcome.LIMIT, number, reason=limit_reason)
     if number is None:
         missing = rule.scorer if rule.scorer is not None and rule.scorer not in values else None
-        what = f"there is no score of {missing!r}" if missing else "no score that is a number"
+        what = f"there is no score of {missing!r}" if missing else unscored or "no score that is a number"
         return Verdict(Outcome.SCORER_ERROR, None, Failure("NoScore", what, SCORING), what)
     return Verdict(Outcome.FAIL, number)
 

@@ -113,6 +113,11 @@ def alternatives(rules: Rules) -> list[Rules]:
     return [way for way in ways if (way.policy, way.cancel_siblings) != (rules.policy, rules.cancel_siblings)]
 
 
+def fingerprint_of(plan: str, sample: str | None) -> str:
+    """Of one pair: the plan's, with the digest of what its sample was made from, where there is one."""
+    return plan if sample is None else hashlib.sha256(f"{plan} {sample}".encode()).hexdigest()[:16]
+
+
 def fingerprint(config: Mapping[str, Any]) -> str:
     """Of everything in an eval set that may change an outcome, 16 hexadecimal digits: equal means comparable."""
     kept = {key: value for key, value in config.items() if key not in _NOT_THE_OUTCOME and key[:4] != "log_"}

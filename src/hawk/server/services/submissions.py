@@ -21,6 +21,7 @@ from hawk.config.settings import Settings
 from hawk.core.states import JobStatus
 from hawk.engine.protocol import Engine
 from hawk.errors import ConflictError, HawkError, NotFoundError, SecretsNeededError, UsageError
+from hawk.server.services import rescores
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.registry import Registry, now
 from hawk.store import stoprequests
@@ -45,6 +46,8 @@ class SubmitRequest(msgspec.Struct):
         resume: Start an existing id again with its saved config.
         restart: Start over: earlier logs are moved aside.
         dry_run: Make a plan under an id of its own, and run nothing.
+        rescore: Id of a job that has ended, whose attempts are scored again, without an agent: by its config as it is
+            saved, or by `eval_set_config`. Without `eval_set_id` the new job is `<id>-rescore-<n>`.
     """
 
     eval_set_config: dict[str, Any] | None = None
@@ -56,6 +59,7 @@ class SubmitRequest(msgspec.Struct):
     resume: bool = False
     restart: bool = False
     dry_run: bool = False
+    rescore: str | None = None
     image: str | None = None
     image_tag: str | None = None
     log_dir_allow_dirty: bool = False
@@ -114,17 +118,44 @@ class Submissions:
 
         Raises:
             ConfigError: The config is wrong.
-            ConflictError: The id runs with another config.
-            NotFoundError: A resume of an id that does not exist.
+            ConflictError: The id runs with another config, or is another job's; what is to be scored again can't be.
+            NotFoundError: A resume of an id that does not exist; nothing of that id to be scored again.
             SecretsNeededError: Secrets that it names were not given.
             StorageError: The run directory can't be written.
         """
-        wanted = _interpret(request)
+        if request.rescore is None:
+            return self._submit(request, _interpret(request))
+        with self._registry.exclusive(check_id(request.rescore)):  # it must not be resumed meanwhile
+            return self._submit(*self._rescore(request))
+
+    def _rescore(self, request: SubmitRequest) -> tuple[SubmitRequest, _Wanted]:
+        """What a request to score a job again asks for, by its own config or by the saved one."""
+        assert request.rescore is not None
+        if request.eval_set_id == request.rescore:
+            raise UsageError(
+                f"{request.rescore} can't be scored again in its own place.", remedy="Choose another --name."
+            )
+        found = rescores.source(self._registry, self._engine, request.rescore)
+        job_id = check_id(request.eval_set_id or rescores.free_id(self._registry, request.rescore))
+        changes: dict[str, Any] = {"eval_set_id": job_id, "resume": False, "restart": False}
+        if request.eval_set_config is not None or request.script:
+            request = msgspec.structs.replace(request, **changes)
+            wanted = _interpret(request)
+        else:
+            spec = found.spec
+            request = msgspec.structs.replace(request, base_dir=spec.base_dir, source=found.text, **changes)
+            wanted = _Wanted(job_id, spec.config or None, spec.script, spec.secret_names, spec.packages, [])
+        wanted.warnings += found.warnings
+        return request, wanted
+
+    def _submit(self, request: SubmitRequest, wanted: _Wanted) -> SubmitReply:
         run = self._registry.run(wanted.job_id)
         with self._registry.exclusive(wanted.job_id):
             old = run.read_spec() if run.spec_file.exists() else None
             if old is None and wanted.saved:
                 raise NotFoundError(f"No eval set {wanted.job_id!r} to resume.", remedy="hawk list eval-sets")
+            if old is not None and not wanted.saved and old.rescore != request.rescore:
+                raise _another_job(old)
             if old is not None and self._engine.liveness(wanted.job_id).alive:
                 return self._adopt(run, old, wanted, request)
             spec = self._spec(old, wanted, request, run)
@@ -167,6 +198,7 @@ class Submissions:
             workers=self._settings.workers,
             generation=generation,
             dry_run=request.dry_run,
+            rescore=request.rescore,
         )
 
     def _check_secrets(self, spec: JobSpec, request: SubmitRequest) -> None:
@@ -245,6 +277,13 @@ def _interpret(request: SubmitRequest) -> _Wanted:
     job_id = _id(request, config.eval_set_id, config.name)
     secrets = [secret.name for secret in config.required_secrets]
     return _Wanted(job_id, config.to_data(), None, secrets, config.requirements, warnings + loaded.warnings)
+
+
+def _another_job(old: JobSpec) -> ConflictError:
+    what = "runs agents" if old.rescore is None else f"scores {old.rescore} again"
+    return ConflictError(
+        f"Eval set {old.job_id!r} is another job: it {what}.", remedy="Choose another id (--name)."
+    )
 
 
 def _id(request: SubmitRequest, own: str | None, name: str | None) -> str:
