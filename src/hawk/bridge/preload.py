@@ -44,7 +44,8 @@ _MODULES = (
     "inspect_ai.model._openai_responses",
     "inspect_ai.model._providers.anthropic",
     "hawk.bridge.sandboxtools",
-    "hawk.sandbox.provider",  # imported only: its keeper starts in the worker, at the first sandbox
+    "hawk.evals.registry",
+    "hawk.runner.evidence",  # with it the sandbox provider: its keeper starts in the worker, at the first sandbox
 )
 
 

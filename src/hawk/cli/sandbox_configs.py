@@ -36,6 +36,12 @@ def configs_of(path: Path) -> list[BubblewrapConfig]:
 
 def _of_eval_set(config: EvalSetConfig, path: Path) -> list[BubblewrapConfig]:
     spec, base = config.sandbox, path.absolute().parent
+    folders = [entry.folder for entry in config.tasks if entry.folder is not None]
+    if folders:
+        from hawk.evals.folder import read_folder
+
+        evals = [eval for folder in folders for eval in read_folder(base / folder, folder)]
+        return list(dict.fromkeys(eval.sandbox for eval in evals))
     if spec is None or spec.type != PROVIDER:
         said = f"its sandbox is {spec.type!r}" if spec is not None else "it names no sandbox"
         raise UsageError(

@@ -16,6 +16,17 @@ from hawk.core.attempts.statistics import pass_at_k, pass_pow_k
 _EVERY_K = 10  # up to here pass@k is given for each k, beyond it for 16, 32, … and the last
 
 
+def _fingerprints(results: Iterable[Result]) -> list[str]:
+    """Those of the pair that has the most: several mean that something changed between its attempts."""
+    found: dict[Pair, set[str]] = {}
+    for result in results:
+        if result.fingerprint:
+            found.setdefault(result.pair, set()).add(result.fingerprint)
+    return max(
+        (sorted(prints) for prints in found.values()), key=lambda prints: (len(prints), prints), default=[]
+    )
+
+
 def report(
     job_id: str,
     planned: Sequence[tuple[Pair, int]],
@@ -88,7 +99,7 @@ def report(
         actual=_use(policy, counted + strays, wall, most_at_once(spans + _spans(strays))),
         policies=list(policies),
         problems=[*problems, *_problems(twice, strays)],
-        fingerprints=sorted({result.fingerprint for result in counted if result.fingerprint}),
+        fingerprints=_fingerprints(counted),
     )
 
 

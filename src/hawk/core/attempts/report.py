@@ -119,6 +119,7 @@ class Report(msgspec.Struct):
         wall: Seconds from the first start to the last end; `slowest` the longest attempt's.
         usage: Tokens by model.
         actual: What was used; `policies` what the others would have, replayed from measured durations.
+        fingerprints: Of the pair that has the most: several mean that what may change an outcome was changed meanwhile.
         problems: Files that could not be read, with the reason.
     """
 
