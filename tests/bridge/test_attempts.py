@@ -15,11 +15,14 @@ from inspect_ai.log import EvalError, EvalSample
 
 from hawk.bridge.attempts import check_scheduler
 from hawk.bridge.ended import Ended, ended
-from hawk.core.attempts.results import Check, Failure, Usage
+from hawk.bridge.evallog import LogUnreadable
+from hawk.bridge.loggedsample import read_logged_sample
+from hawk.core.attempts.results import Check, Failure, Outcome, Pair, Result, Usage
+from hawk.core.attempts.spans import span
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).with_name("watched.py")
+ROOT = Path(__file__).parents[2]
 
 
 class Said(msgspec.Struct):
@@ -50,7 +53,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Said]:
     where = tmp_path_factory.mktemp("watched")
     environment = {**os.environ, "XDG_DATA_HOME": str(where / "data")}
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(where)],
+        [sys.executable, "-m", "tests.bridge.watched", str(where)],
+        cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
@@ -256,6 +260,24 @@ def test_usage_calls_scores_and_checks_are_counted(watched: Callable[[str], Said
     assert end.started_at <= end.ended_at
 
 
+def test_an_attempt_during_which_the_clock_was_set_back_took_the_time_that_it_took(
+    watched: Callable[[str], Said],
+) -> None:
+    end = watched("clock_set_back").of("a")
+    assert end.started_at is not None
+    assert end.ended_at is not None
+    assert end.ended_at < end.started_at  # the wall clock's word
+    assert end.total_time is not None
+    assert 0.05 <= end.total_time < 60
+    assert end.working_time is not None
+    assert 0 <= end.working_time <= end.total_time
+    result = Result(Pair("t", "a", "m"), 1, Outcome.PASS, duration=end.total_time)
+    result = msgspec.structs.replace(result, started_at=end.started_at, ended_at=end.ended_at)
+    ran = span(result)
+    assert ran is not None
+    assert ran[1] - ran[0] == pytest.approx(end.total_time, abs=1e-4)
+
+
 def test_calls_that_a_provider_refused_are_counted_by_what_they_met(watched: Callable[[str], Said]) -> None:
     end = watched("provider_retries").of("a")
     assert end.provider_retries == {"429 Refused": 2}
@@ -324,3 +346,39 @@ def test_a_transcript_too_long_for_memory_is_counted_whole(watched: Callable[[st
         assert end.usage["watched/m"].total == 610
     assert said.of("long").error == Failure("RuntimeError", "the scorer is broken", "scoring")
     assert said.of("pass").values == {"checking": "C"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "interrupted_agent",
+        "errors",
+        "errors_scored",
+        "errors_retried",
+        "limits",
+        "usage",
+        "sandbox_only",
+        "provider_retries",
+        "provider_refuses",
+        "bounded",
+        "order_ints",
+    ],
+)
+def test_the_log_says_the_same_of_an_attempt_as_its_worker(watched: Callable[[str], Said], name: str) -> None:
+    """So that a result can be written by who has only the log."""
+    said = watched(name)
+    log = Path(said.log["location"].removeprefix("file://"))
+    assert said.ended
+    for end in said.ended:
+        assert ended(read_logged_sample(log, end.sample_id, end.epoch), end.provider_retries) == end
+
+
+def test_an_attempt_that_a_log_does_not_have_is_named(watched: Callable[[str], Said], tmp_path: Path) -> None:
+    log = Path(watched("usage").log["location"].removeprefix("file://"))
+    with pytest.raises(LogUnreadable, match="no sample 'a', attempt 2"):
+        read_logged_sample(log, "a", 2)
+    torn = tmp_path / "torn.eval"
+    torn.write_bytes(log.read_bytes()[:-100])
+    for path in (torn, tmp_path / "gone.eval"):
+        with pytest.raises(LogUnreadable):
+            read_logged_sample(path, "a", 1)

@@ -1,4 +1,4 @@
-"""Small real evaluations under a watcher, in a process of their own: `python watched.py DIR`.
+"""Small real evaluations under a watcher, in a process of their own: `python -m tests.bridge.watched DIR`.
 
 Writes `DIR/<name>.json` for each of `EVALS`: what the watcher was told, what the solvers saw, what the log says.
 """
@@ -6,225 +6,37 @@ Writes `DIR/<name>.json` for each of `EVALS`: what the watcher was told, what th
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import tenacity
-from inspect_ai import Epochs, Task, eval, eval_set, task
+from inspect_ai import Epochs, Task, eval_set, task
+from inspect_ai._eval.task import run as inspects
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import EvalLog, read_eval_log
-from inspect_ai.model import ChatMessageTool, ModelAPI, ModelOutput, ModelUsage, get_model, modelapi
-from inspect_ai.scorer import Metric, Score, Scorer, Target, accuracy, metric, scorer
+from inspect_ai.model import get_model
 from inspect_ai.solver import Generate, Solver, TaskState, basic_agent, generate, solver
-from inspect_ai.tool import Tool, tool
 from inspect_ai.util import SandboxEnvironment, sandbox
 
 from hawk.bridge.attempts import check_scheduler, interrupt, watch
-from hawk.bridge.ended import Ended
-
-asked: ContextVar[tuple[str, int] | None] = ContextVar("asked", default=None)
-"""(sample id, epoch) that the attempt at hand asked the watcher with."""
-
-
-class Watching:
-    """A watcher that writes down what it is told; `admit` and `on_scoring` are an evaluation's own."""
-
-    def __init__(self, name: str = "") -> None:
-        self.name = name
-        self.calls: list[list[Any]] = []
-        self.ended_facts: list[Ended] = []
-        self.seen: list[Any] = []
-        self.identifiers: set[str] = set()
-        self.admit: Callable[[str, int], Any] | None = None
-        self.on_scoring: Callable[[dict[str, SandboxEnvironment]], Any] | None = None
-        self.background: asyncio.Task[None] | None = None
-
-    def attempt(self, identifier: str, sample_id: str, epoch: int) -> _Turn:
-        self.identifiers.add(identifier)
-        asked.set((sample_id, epoch))
-        self.calls.append(["attempt", sample_id, epoch])
-        return _Turn(self, sample_id, epoch)
-
-    def begun(self, identifier: str, sample_id: str, epoch: int) -> None:
-        self.calls.append(["begun", sample_id, epoch])
-
-    async def scoring(
-        self,
-        identifier: str,
-        sample_id: str,
-        epoch: int,
-        sandboxes: dict[str, SandboxEnvironment],
-        canceled: bool,
-    ) -> None:
-        self.calls.append(["scoring", sample_id, epoch, sorted(sandboxes), canceled])
-        if self.on_scoring is not None:
-            await self.on_scoring(sandboxes)
-
-    async def ended(self, identifier: str, eval_id: str, result: Ended) -> None:
-        self.calls.append(["ended", result.sample_id, result.epoch])
-        self.ended_facts.append(result)
-
-
-class _Turn:
-    def __init__(self, watching: Watching, sample_id: str, epoch: int) -> None:
-        self.watching, self.key = watching, (sample_id, epoch)
-
-    async def admitted(self) -> bool:
-        admit = self.watching.admit
-        return True if admit is None else bool(await admit(*self.key))
-
-    def left(self) -> None:
-        self.watching.calls.append(["left", *self.key])
-
-
-now = Watching()
-
-
-class Relay:
-    """The one watcher of the process: passes on to the evaluation's own."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(now, name)
-
-
-# --- what is evaluated
-
-
-class Refused(Exception):  # noqa: N818
-    """As a provider's client raises it: a status, and a message of its own."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status_code, self.message = status, message
-
-
-@modelapi("watched")
-class Watched(ModelAPI):
-    """Does what the first message says: `tools N`, `refused STATUS N`, `broken`, `wait`, or answers."""
-
-    failures = 0
-
-    async def generate(self, input: Any, tools: Any, tool_choice: Any, config: Any) -> ModelOutput:
-        word, *rest = next(m.text for m in input if m.role == "user").split()
-        if word == "refused" and Watched.failures < int(rest[1]):
-            Watched.failures += 1
-            raise Refused(int(rest[0]), "Error code: 429 - slow down (please)")
-        if word == "broken":
-            raise Refused(400, "Error code: 400 - no such model (sorry)")
-        if word == "wait":
-            now.seen.append("model called")
-            await asyncio.sleep(60)
-        if word == "tools" and sum(isinstance(m, ChatMessageTool) for m in input) < int(rest[0]):
-            output = ModelOutput.for_tool_call(self.model_name, "work", {"note": "x" * 50})
-        elif tools:
-            output = ModelOutput.for_tool_call(self.model_name, "submit", {"answer": "done"})
-        else:
-            output = ModelOutput.from_content(self.model_name, "done")
-        output.usage = ModelUsage(
-            input_tokens=7, output_tokens=3, total_tokens=10, input_tokens_cache_read=2, reasoning_tokens=1
-        )
-        return output
-
-    def should_retry(self, ex: BaseException) -> bool:
-        return isinstance(ex, Refused) and ex.status_code != 400
-
-    def retry_wait(self) -> Any:
-        return tenacity.wait_fixed(0.01)
-
-
-@tool
-def work() -> Tool:
-    async def execute(note: str) -> str:
-        """Work.
-
-        Args:
-            note: Anything.
-        """
-        return "done"
-
-    return execute
-
-
-@solver
-def noting() -> Solver:
-    """Notes which attempt it is, and which one the watcher was asked for."""
-
-    async def solve(state: TaskState, generate: Generate) -> TaskState:
-        now.seen.append([list(asked.get() or ()), [str(state.sample_id), state.epoch]])
-        return state
-
-    return solve
-
-
-@solver
-def acting() -> Solver:
-    """Does what the sample says: its text is `ACTION [ARGUMENT]`."""
-
-    async def solve(state: TaskState, generate: Generate) -> TaskState:
-        action, _, argument = state.input_text.partition(" ")
-        now.seen.append(["solving", str(state.sample_id), state.epoch])
-        if action == "raise":
-            raise ValueError(argument)
-        if action == "sleep":
-            await asyncio.sleep(float(argument))
-        if action == "exec":
-            await sandbox().exec(["true"])
-            await sandbox().write_file("by-agent.txt", "agent")
-        if action == "call":
-            await get_model().generate("hello")
-        return state
-
-    return solve
-
-
-@scorer(metrics=[accuracy()])
-def checking() -> Scorer:
-    """Passes, with checks in its metadata; raises where the target says so."""
-
-    async def score(state: TaskState, target: Target) -> Score:
-        now.seen.append(["scoring", str(state.sample_id), state.epoch])
-        if target.text == "raise":
-            raise RuntimeError("the scorer is broken")
-        if target.text == "sandbox":
-            await sandbox().write_file("by-scorer.txt", "scorer")
-            await sandbox().exec(["true"])
-        if target.text == "slow":
-            await asyncio.sleep(0.3)
-        checks = [
-            {"name": "compiles", "passed": True},
-            {"name": "tests", "passed": False, "notes": "1 of 3"},
-            {"nameless": 1},
-            "no check",
-        ]
-        return Score(value="C", answer="a" * 5000, explanation="e", metadata={"checks": checks})
-
-    return score
-
-
-@scorer(metrics=[accuracy()])
-def second() -> Scorer:
-    async def score(state: TaskState, target: Target) -> Score:
-        return Score(value={"x": 1, "y": 0.5})
-
-    return score
-
-
-def samples(*ids: Any, text: str = "note") -> MemoryDataset:
-    return MemoryDataset([Sample(id=i, input=text, target="t") for i in ids])
-
-
-def run(dataset: Any, solvers: Any, scorers: Any = None, *, sandbox: Any = None, **options: Any) -> EvalLog:
-    whole = Task(dataset=dataset, solver=solvers, scorer=scorers, sandbox=sandbox, name=now.name)
-    options = {"fail_on_error": False, "model": "watched/m", **options}
-    [log] = eval(whole, display="none", log_level="error", log_dir=str(WHERE / "logs"), **options)
-    return log
-
+from tests.bridge.watching import (
+    Back,
+    Watched,
+    acting,
+    checking,
+    fragile,
+    noting,
+    now,
+    run,
+    samples,
+    second,
+    work,
+)
 
 # --- evaluations, by name
 
@@ -475,30 +287,22 @@ def bounded() -> EvalLog:
         del os.environ["INSPECT_TRANSCRIPT_BOUNDED"]
 
 
-metric_calls = 0
+def clock_set_back() -> EvalLog:
+    """While the agent works."""
 
+    @solver
+    def setting_back() -> Solver:
+        async def solve(state: TaskState, generate: Generate) -> TaskState:
+            inspects.datetime = Back  # type: ignore[misc]
+            await asyncio.sleep(0.05)
+            return state
 
-@metric
-def breaking() -> Metric:
-    """Fails when it is computed at the end of the first try of its task."""
+        return solve
 
-    def compute(scores: Any) -> float:
-        global metric_calls
-        if len(now.ended_facts) == 6:
-            metric_calls += 1
-            if metric_calls == 1:
-                raise RuntimeError("the metric broke")
-        return 1.0
-
-    return compute
-
-
-@scorer(metrics=[breaking()])
-def fragile() -> Scorer:
-    async def score(state: TaskState, target: Target) -> Score:
-        return Score(value="C")
-
-    return score
+    try:
+        return run(samples("a"), setting_back(), checking())
+    finally:
+        inspects.datetime = datetime.datetime  # type: ignore[misc]
 
 
 @task
@@ -512,13 +316,13 @@ def task_retried() -> EvalLog:
         tried_again(),
         epochs=2,
         model=get_model("watched/m"),
-        log_dir=str(WHERE / "again"),
+        log_dir=str(Path.cwd() / "again"),
         retry_attempts=2,
         fail_on_error=False,
         display="none",
         log_level="error",
     )
-    now.seen.append(["metric", metric_calls, done])
+    now.seen.append(["metric", now.metric_calls, done])
     return read_eval_log(logs[0].location)
 
 
@@ -552,6 +356,7 @@ EVALS: dict[str, Callable[[], EvalLog]] = {
         provider_refuses,
         sandbox_only,
         bounded,
+        clock_set_back,
         task_retried,
     )
 }
@@ -560,6 +365,7 @@ EVALS: dict[str, Callable[[], EvalLog]] = {
 def said(log: EvalLog) -> dict[str, Any]:
     return {
         "status": log.status,
+        "location": log.location,
         "sample_ids": [str(i) for i in log.eval.dataset.sample_ids or ()],
         "samples": [
             {
@@ -577,14 +383,14 @@ def said(log: EvalLog) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    WHERE = Path(sys.argv[1])
+    os.chdir(sys.argv[1])
     check_scheduler()
-    watch(Relay())  # type: ignore[arg-type]
+    watch(now)  # type: ignore[arg-type]
     for name, evaluate in EVALS.items():
-        now = Watching(name)
+        own = now.begin(name)
         try:
             document: dict[str, Any] = {"log": said(evaluate())}
         except Exception:
             document = {"failed": traceback.format_exc()}
-        document |= {"calls": now.calls, "seen": now.seen, "ended": now.ended_facts}
-        (WHERE / f"{name}.json").write_bytes(msgspec.json.encode(document))
+        document |= {"calls": own.calls, "seen": own.seen, "ended": own.ended_facts}
+        Path(f"{name}.json").write_bytes(msgspec.json.encode(document))

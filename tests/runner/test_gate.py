@@ -4,109 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any
 
 import pytest
 
 from hawk.core.attempts.policy import Policy, Rules
-from hawk.core.plan import PlanTask
 from hawk.runner import gate as gate_module
-from hawk.runner.gate import Gate, PairKey
-
-Key = tuple[str, int]
-"""(sample, attempt)"""
-
-SEQUENTIAL = Rules(Policy.SEQUENTIAL)
-PARALLEL = Rules(Policy.PARALLEL)
-CANCELING = Rules(Policy.PARALLEL, cancel_siblings=True)
-PATIENCE = 20.0
-
-
-def task(
-    samples: Sequence[str], runs: int, predicted: Iterable[float | None] = (), name: str = "t"
-) -> PlanTask:
-    return PlanTask(name, name, "m", list(samples), runs, predicted=list(predicted))
-
-
-class Inspect:
-    """What Inspect does around the gate: begins attempts that were let in, cancels those it knows.
-
-    Args:
-        known_after: Tries of `interrupt` that an attempt is not yet known for.
-    """
-
-    def __init__(
-        self,
-        rules: Rules,
-        tasks: PlanTask | list[PlanTask],
-        slots: int,
-        *,
-        done: dict[tuple[PairKey, int], bool] | None = None,
-        known_after: int = 0,
-    ) -> None:
-        self.tasks = tasks if isinstance(tasks, list) else [tasks]
-        self.slots = slots
-        self.gate = Gate(rules, self.tasks, slots, done=done or {}, interrupt=self.interrupt)
-        self.known = {(sample, k) for (_, sample), k in done or {}}
-        self.running: dict[Key, asyncio.Event] = {}
-        self.started: list[Key] = []
-        self.skipped: list[Key] = []
-        self.canceled: list[Key] = []
-        self.over: set[Key] = set()
-        self.most = 0
-        self.tries: dict[Key, int] = {}
-        self.known_after = known_after
-        self._pairs = {sample: (t.identifier, sample) for t in self.tasks for sample in t.sample_ids}
-
-    def interrupt(self, identifier: str, sample: str, attempt: int) -> bool:
-        key = (sample, attempt)
-        assert self._pairs[sample] == (identifier, sample)
-        self.tries[key] = self.tries.get(key, 0) + 1
-        if key not in self.running or self.tries[key] <= self.known_after:
-            return False
-        self.canceled.append(key)
-        self.running[key].set()
-        return True
-
-    async def attempt(self, key: Key, seconds: float | None = 0.0, *, passes: bool = False) -> None:
-        """One attempt: waits for its turn, works (for ever: None), scores, leaves."""
-        pair = self._pairs[key[0]]
-        turn = self.gate.turn(pair, key[1])
-        try:
-            if not await turn.admitted():
-                self.skipped.append(key)
-                return
-            self.started.append(key)
-            stop = self.running[key] = asyncio.Event()
-            self.most = max(self.most, len(self.running.keys() - self.known))
-            self.gate.begun(pair, key[1])
-            try:
-                async with asyncio.timeout(seconds):
-                    await stop.wait()
-            except TimeoutError:
-                if passes:
-                    self.gate.passed(pair, key[1])
-        finally:
-            self.running.pop(key, None)
-            self.over.add(key)
-            turn.left()
-
-    def plan(self) -> list[Key]:
-        """Every attempt, in the order in which Inspect makes them ask: epoch by epoch."""
-        return [(sample, k) for t in self.tasks for k in range(1, t.epochs + 1) for sample in t.sample_ids]
-
-
-async def all_of(attempts: Iterable[Coroutine[Any, Any, None]]) -> None:
-    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-        for attempt in attempts:
-            group.create_task(attempt)
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.005)
+from tests.runner.gated import CANCELING, PARALLEL, PATIENCE, SEQUENTIAL, Inspect, Key, all_of, task, until
 
 
 async def test_the_longest_start_first_though_they_ask_in_file_order() -> None:
@@ -334,6 +237,13 @@ async def test_attempts_of_a_task_that_is_run_again_wait_for_slots_and_can_be_ca
     await all_of([inspect.attempt(("a", 1), 0.05, passes=True), inspect.attempt(("a", 2), None)])
     assert inspect.canceled == [("a", 2)]
     assert inspect.gate._dispatcher.in_use == 0
+
+
+async def test_an_attempt_that_is_excluded_never_starts_and_holds_up_nobody() -> None:
+    inspect = Inspect(SEQUENTIAL, task(["a", "b"], 2), slots=1, excluded=[(("t", "a"), 1), (("t", "b"), 2)])
+    await all_of(inspect.attempt(key, 0.01) for key in inspect.plan())
+    assert sorted(inspect.started) == [("a", 2), ("b", 1)]
+    assert sorted(inspect.skipped) == [("a", 1), ("b", 2)]
 
 
 async def test_a_sample_that_the_plan_does_not_know_runs_too() -> None:

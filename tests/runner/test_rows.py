@@ -7,10 +7,11 @@ from datetime import datetime
 import pytest
 
 from hawk.bridge.control import SampleRow
+from hawk.bridge.logformat import SampleSummary
 from hawk.core.snapshot import Activity, Sample, SandboxFacts
 from hawk.core.states import ActivityType, SamplePhase
 from hawk.runner.heartbeat import attempt_name, split_name
-from hawk.runner.rows import in_flight, with_sandbox
+from hawk.runner.rows import in_flight, unreachable, with_sandbox
 
 HIT = SandboxFacts("b.default", {"oom_killed": 1})
 NOON = "2026-01-01T12:00:00+00:00"
@@ -69,3 +70,13 @@ def test_an_attempt_that_has_not_started_says_what_its_sandbox_waits_for(
 def test_one_that_only_waits_has_not_begun() -> None:
     assert not SampleRow("s", 1, "queued").begun
     assert not SampleRow("s", 1, "pending").begun
+
+
+def test_a_clock_that_was_set_back_makes_no_time_negative() -> None:
+    now = datetime.fromisoformat(NOON)
+    later = now.timestamp() + 3600
+    running = SampleRow("s", 1, "running", started_at=later, last_activity_at=later, total_time=0.5)
+    shown = in_flight(running, None, [], now=now, http_retries=0, outcomes="", sandbox=None, awaited=None)
+    assert (shown.idle_seconds, shown.total_time) == (0.0, 0.5)
+    summary = SampleSummary("s", 1, started_at="2026-01-01T13:00:00+00:00")
+    assert unreachable(summary, [], None, "", now, None).idle_seconds == 0.0

@@ -5,14 +5,18 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from inspect_ai.event import ErrorEvent, Event, ModelEvent, SpanBeginEvent, SpanEndEvent, ToolEvent
-from inspect_ai.log import EvalSample
-from inspect_ai.model import ModelUsage
 
-from hawk.core.attempts.results import Check, Failure, Scored, Usage
+from hawk.core.attempts.outcome import Verdict, idle, judge
+from hawk.core.attempts.results import Check, Failure, PassRule, Scored, Usage
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalSample
+
+    from hawk.bridge.loggedsample import LoggedSample
 
 _TEXT = 4000
 _CHECKS = 200
@@ -58,11 +62,12 @@ class Ended(msgspec.Struct, frozen=True):
     digest: str | None = None
 
 
-def ended(sample: EvalSample, provider_retries: dict[str, int]) -> Ended:
-    """From Inspect's record of one attempt."""
+def ended(sample: EvalSample | LoggedSample, provider_retries: dict[str, int]) -> Ended:
+    """From Inspect's record of one attempt, in its process or from its log."""
     scores = sample.scores or {}
     canceled = sample.error is not None and sample.error.message.startswith("CancelledError")
-    models = [event for event in sample.events if isinstance(event, ModelEvent)]
+    events: Sequence[Any] = sample.events
+    models = [event for event in events if event.event == "model"]
     costs = [usage.total_cost for usage in sample.model_usage.values() if usage.total_cost is not None]
     return Ended(
         sample_id=str(sample.id),
@@ -91,24 +96,45 @@ def ended(sample: EvalSample, provider_retries: dict[str, int]) -> Ended:
         retries=len(sample.error_retries or ()),
         model_tries=len(models),
         model_calls=sum(event.error is None and event.pending is not True for event in models),
-        tool_calls=sum(isinstance(event, ToolEvent) and event.pending is not True for event in sample.events),
-        sandbox_calls=_agents_sandbox_calls(sample.events),
+        tool_calls=sum(event.event == "tool" and event.pending is not True for event in events),
+        sandbox_calls=_agents_sandbox_calls(events),
         sandbox=sample.sandbox.type if sample.sandbox else None,
         provider_retries=provider_retries,
         digest=str(digest) if (digest := (sample.metadata or {}).get("digest")) else None,
     )
 
 
-def _agents_sandbox_calls(events: list[Event]) -> int:
+def verdict_on(end: Ended, rule: PassRule) -> Verdict:
+    """What an attempt came to."""
+    decides = end.scores.get(rule.scorer or next(iter(end.scores), ""))
+    return judge(
+        rule,
+        values=end.values,
+        error=end.error,
+        canceled=end.canceled,
+        limit=end.limit,
+        limit_reason=end.limit_reason,
+        idle=idle(
+            model_tries=end.model_tries,
+            model_calls=end.model_calls,
+            tool_calls=end.tool_calls,
+            sandbox_calls=end.sandbox_calls,
+            usage=bool(end.usage),
+        ),
+        unscored=None if decides is None else decides.explanation,
+    )
+
+
+def _agents_sandbox_calls(events: Sequence[Any]) -> int:
     calls, agent = 0, False
     for event in events:
-        if isinstance(event, SpanBeginEvent) and event.name in _PHASES:
+        if event.event == "span_begin" and event.name in _PHASES:
             agent = event.name == "solvers"
         calls += agent and event.event == "sandbox"
     return calls
 
 
-def _failure(sample: EvalSample) -> Failure | None:
+def _failure(sample: EvalSample | LoggedSample) -> Failure | None:
     if sample.error is None:
         return None
     kind, text = _taken_apart(sample.error.message, sample.error.traceback)
@@ -129,21 +155,18 @@ def _taken_apart(message: str, traceback: str) -> tuple[str, str]:
     return kind, inside
 
 
-def _phase(events: list[Event]) -> str:
+def _phase(events: Sequence[Any]) -> str:
     """Where the last error was: `init`, `agent` or `scoring`. An error is recorded once the span it was in has ended."""
-    phase = "init"
-    found = "agent"
+    phase, found = "init", None
     for event in events:
-        if isinstance(event, SpanBeginEvent) and event.name in _PHASES:
+        if event.event == "span_begin" and event.name in _PHASES:
             phase = _PHASES[event.name]
-        elif isinstance(event, SpanEndEvent) or not isinstance(event, ErrorEvent):
-            continue
-        else:
+        elif event.event == "error":
             found = phase
-    return found if any(isinstance(event, ErrorEvent) for event in events) else phase
+    return found or phase
 
 
-def _usage(usage: ModelUsage) -> Usage:
+def _usage(usage: Any) -> Usage:
     return Usage(
         input=usage.input_tokens,
         output=usage.output_tokens,

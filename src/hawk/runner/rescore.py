@@ -125,9 +125,7 @@ def write_excluded(run_dir: RunDir, plan: Plan, source: Source, keys: Iterable[K
     """
     for pair, attempt in keys:
         old = source.result(pair, attempt)
-        result = left_as_it_was(
-            pair, attempt, old, source.job_id, fingerprint=plan.fingerprint, generation=plan.generation
-        )
+        result = left_as_it_was(pair, attempt, old, source.job_id, generation=plan.generation)
         write_result(run_dir, result)
 
 

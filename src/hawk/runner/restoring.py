@@ -60,6 +60,7 @@ class Rescored(Evidence):
 
     async def state(self, identifier: str, sample_id: str, epoch: int) -> KeptSample:
         old = self._old(((identifier, sample_id), epoch))
+        self._back.discard(((identifier, sample_id), epoch))  # an earlier try's
         try:
             async with self._turns, asyncio.timeout(RESTORE_TIME):
                 place = (await self._places()).get(old.uuid or "")
@@ -154,13 +155,16 @@ class Rescored(Evidence):
         if error is None and not result.canceled and key not in self._back:
             error = Failure("NotRestored", "a limit ended it before what it had left was back")
         ended_by_limit = old is not None and old.limit is not None and old.outcome is not Outcome.SCORER_ERROR
+        rule = self._plan.rules.pass_rule
+        decides = result.scores.get(rule.scorer or next(iter(result.scores), ""))
         return judge(
-            self._plan.rules.pass_rule,
+            rule,
             values=result.values,
             error=error,
             canceled=result.canceled,
             limit=old.limit if old is not None else None,
             limit_reason=old.reason if old is not None and ended_by_limit else result.limit_reason,
+            unscored=None if decides is None else decides.explanation,
         )
 
     def _result(self, task: PlanTask, eval_id: str, result: Ended, verdict: Verdict) -> Result:

@@ -20,6 +20,7 @@ SANDBOX = ""
 FIRST = "echo task > start.txt; mkdir given; echo y > given/file"
 LEAVES = {
     "changes": "rm start.txt; rm -r given; rm base; echo answer > left.txt; chmod 751 left.txt; rm -rf folder; ln -s /etc/passwd out",
+    "wrong": "echo wrong > left.txt",
     "odd": r"""printf x > "$(printf 'a\nb')"; ln -s ../../../.. up; mkfifo pipe; printf z > ' $(touch pwned)'; mkdir -- -rf""",
     "large": "truncate -s 2G large",
 }

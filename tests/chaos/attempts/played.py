@@ -1,6 +1,7 @@
 """An eval that plays what a plan file says: how long each attempt takes and how it ends, in a real sandbox.
 
-The plan: `{sample: [[seconds, "pass" | "fail" | "boom" | "scorer" | "idle"], …]}`, read anew by every attempt.
+The plan: `{sample: [[seconds, "pass" | "fail" | "boom" | "scorer" | "idle" | "stubborn" | "late"], …]}`, read anew by
+every attempt. A stubborn one goes on for some seconds after it was canceled; a late one passes, after some scoring.
 """
 
 from __future__ import annotations
@@ -9,11 +10,18 @@ import json
 import os
 from pathlib import Path
 
+import anyio
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import sandbox
+
+STUBBORN = 5.0
+"""Seconds that a stubborn attempt takes to end."""
+
+LATE = 1.5
+"""Seconds that it takes to score a late one."""
 
 HOSTILE = """
 printf x > "$(printf 'a\\nb')"; ln -s /etc/passwd out; ln -s ../../../.. up; mkfifo pipe; mkdir -p deep/er
@@ -30,7 +38,14 @@ def player(plan: str, ledger: str) -> Solver:
         _write(ledger, f"begin {name}")
         if end == "idle":
             return state
-        done = await sandbox().exec(["sleep", str(seconds)])
+        try:
+            done = await sandbox().exec(["sleep", str(seconds)])
+        except anyio.get_cancelled_exc_class():
+            if end == "stubborn":
+                _write(ledger, f"canceled {name}")
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(STUBBORN)
+            raise
         if end == "boom" or not done.success:
             raise RuntimeError("boom" if end == "boom" else f"sleep ended with {done.returncode}")
         if end == "hostile":
@@ -46,11 +61,13 @@ def player(plan: str, ledger: str) -> Solver:
 def judge(plan: str) -> Scorer:
     async def score(state: TaskState, target: Target) -> Score:
         end = _row(plan, state)[1]
+        if end == "late":
+            await anyio.sleep(LATE)
         if end == "scorer":
             raise ValueError("the scorer is broken")
         if end != "idle":
             assert (await sandbox().read_file("left.txt")).endswith(end)
-        return Score(value="C" if end in ("pass", "hostile") else "I")
+        return Score(value="C" if end in ("pass", "hostile", "late") else "I")
 
     return score
 

@@ -207,7 +207,9 @@ while True:
 """
 
 
-async def test_a_command_that_kills_whoever_comes_to_kill_it_is_killed_or_its_sandbox_ends(make: MakeBox) -> None:
+async def test_a_command_that_kills_whoever_comes_to_kill_it_is_killed_or_its_sandbox_ends(
+    make: MakeBox,
+) -> None:
     sandbox = await make()
     began = time.monotonic()
     with pytest.raises(TimeoutError):
@@ -224,7 +226,9 @@ async def test_what_waits_for_a_processor_is_killed_all_the_same(make: MakeBox) 
     """A killed process ends once it gets a processor, which may take several periods of a cgroup's share."""
     sandbox = await make(limits={"cpus": 0.02})
     with pytest.raises(TimeoutError):
-        await sandbox.run(["sh", "-c", "for i in 1 2 3 4; do (while :; do :; done) & done; wait"], timeout=0.5)
+        await sandbox.run(
+            ["sh", "-c", "for i in 1 2 3 4; do (while :; do :; done) & done; wait"], timeout=0.5
+        )
     assert sandbox.lost is None
     assert (await sandbox.run(["true"], timeout=20)).code == 0
 

@@ -59,9 +59,7 @@ def carried(new: Result, old: Result, source: str) -> Result:
     )
 
 
-def left_as_it_was(
-    pair: Pair, attempt: int, old: Result | None, source: str, *, fingerprint: str, generation: int
-) -> Result:
+def left_as_it_was(pair: Pair, attempt: int, old: Result | None, source: str, *, generation: int) -> Result:
     """The result of an attempt that is not scored again.
 
     What came of it stays what it was, an infrastructure error say; where nothing did, it is canceled. Its workspace and
@@ -73,7 +71,6 @@ def left_as_it_was(
             attempt=attempt,
             outcome=Outcome.CANCELED,
             reason=nothing_to_score(source),
-            fingerprint=fingerprint,
             generation=generation,
             rescored_from=source,
         )
@@ -85,7 +82,6 @@ def left_as_it_was(
         uuid=None,
         eval_id=None,
         log=None,
-        fingerprint=fingerprint,
         generation=generation,
         rescored_from=source,
     )
@@ -109,7 +105,7 @@ def differences(planned: Collection[Key], kept: Collection[Key], source: str) ->
 def _named(keys: Collection[Key]) -> str:
     names = [f"{pair}, attempt {attempt}" for pair, attempt in keys]
     more = f"; … {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{len(names)} attempts: {'; '.join(names[:SHOWN])}{more}"
+    return f"{len(names)} attempt{'s' if len(names) > 1 else ''}: {'; '.join(names[:SHOWN])}{more}"
 
 
 def outcomes_left_out(results: Iterable[Result]) -> str:
