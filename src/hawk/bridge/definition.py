@@ -6,6 +6,7 @@ enumerates the tasks or runs a share of them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import runpy
@@ -97,7 +98,7 @@ def run_definition(
         fail_on_error=False,
         model=NOT_GIVEN if ambient else None,  # each task carries its own
         model_roles=dict(roles) or None,
-        **{**everywhere, **_options(parsed, base)},
+        **{**everywhere, **_options(parsed, base, job_id)},
     )
 
 
@@ -249,7 +250,7 @@ def _defaults(config: EvalSetConfig, defaults: dict[str, Any]) -> tuple[dict[str
     return {k: v for k, v in unsaid.items() if k not in for_models}, for_models
 
 
-def _options(config: EvalSetConfig, base: Path) -> dict[str, Any]:
+def _options(config: EvalSetConfig, base: Path, job_id: str) -> dict[str, Any]:
     """The config's other fields as arguments of `eval_set()`; only what it says."""
     said = config.model_fields_set
     elsewhere = (
@@ -257,6 +258,8 @@ def _options(config: EvalSetConfig, base: Path) -> dict[str, Any]:
     )  # each task has its experiment's: one of the call beats them
     options = {name: getattr(config, name) for name in _AS_THEY_ARE if name in said and name not in elsewhere}
     options |= {key: value for key, value in config.passthrough.items() if key in PASSTHROUGH}
+    if config.sample_shuffle is True:  # the same order in every process of the job, and in every resume
+        options["sample_shuffle"] = int.from_bytes(hashlib.sha256(job_id.encode()).digest()[:4])
     if config.tags:
         options["tags"] = config.tags
     if config.metadata:

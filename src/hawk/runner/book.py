@@ -34,6 +34,7 @@ from hawk.runner.backfill import write_missing
 from hawk.runner.collect import Collector
 from hawk.runner.heartbeat import read_heartbeat
 from hawk.runner.processes import Worker
+from hawk.store.attempts import read_results
 from hawk.store.rundir import JobSpec, JournalEntry, RunDir, write_json
 
 EAGER, CALM = 0.25, 1.0
@@ -118,6 +119,15 @@ class Book:
         if count:
             self.note("job", self.spec.job_id, "results written", f"{count}, from the logs")
 
+    def _take_outcomes(self) -> None:
+        """Let the last snapshot say of each attempt what its result says: a worker knows more than its log's summary."""
+        outcomes = {result.uuid: result.outcome for result in read_results(self.run_dir)[0] if result.uuid}
+        for evidence in self._evidence:
+            for key, sample in evidence.attempts.items():
+                outcome = outcomes.get(sample.uuid or "")
+                if outcome is not None and outcome != sample.outcome:
+                    evidence.attempts[key] = msgspec.structs.replace(sample, outcome=outcome)
+
     # --- observing ------------------------------------------------------------------------------------
 
     def observe(self, workers: list[Worker], machine: JobMachine, *, force: bool = False) -> None:
@@ -193,7 +203,7 @@ class Book:
     # --- asking ---------------------------------------------------------------------------------------
 
     def unfinished(self) -> list[PlanTask]:
-        """Tasks with attempts that have no outcome."""
+        """Tasks with attempts that have no outcome, or whose log was not finished: only a buffer has the rest."""
         return [e.plan for e in self._evidence if _lacking(e)]
 
     def unfinished_of(self, identifiers: tuple[str, ...]) -> tuple[str, ...]:
@@ -227,6 +237,7 @@ class Book:
             self._collector.recover()
             self._collect([], utcnow())
             self.complete_results()
+            self._take_outcomes()
         self._facts.workers = [_worker_row(w, machine) for w in workers]
         reason = end.reason
         if end.stopped:
@@ -246,6 +257,7 @@ class Book:
             self._collector.recover()
             self._collect([], utcnow())
             self.complete_results()
+            self._take_outcomes()
         self._close_attempts(reason, stopped=False)
         progress = add_up(count(_rows(e)) for e in self._evidence)
         done = self.plan is not None and not progress.errored
@@ -288,7 +300,7 @@ def _lives(worker: Worker, machine: JobMachine) -> bool:
 
 def _lacking(evidence: TaskEvidence) -> bool:
     plan = evidence.plan
-    return any(
+    return evidence.eval_status == "started" or any(
         (row := evidence.attempts.get((sample_id, epoch))) is None or not row.phase.final
         for sample_id in plan.sample_ids
         for epoch in range(1, plan.epochs + 1)

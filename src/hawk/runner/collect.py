@@ -182,6 +182,8 @@ class Collector:
 
     def _end(self, identifier: str, summary: SampleSummary) -> None:
         """Keep an outcome; one that completed is never displaced by one that did not."""
+        if summary.completed_at is None:
+            return  # Inspect recovered it from a worker that was killed: it was in flight, and runs again
         sample = rows.ended(summary, self._plan.rules.pass_rule)
         ended = self._ended[identifier]
         key = (sample.id, sample.epoch)

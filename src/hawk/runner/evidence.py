@@ -13,8 +13,8 @@ from pathlib import Path
 from inspect_ai.util import SandboxEnvironment
 
 from hawk.bridge.attempts import Attempt, interrupt
-from hawk.bridge.ended import Ended
-from hawk.core.attempts.outcome import Verdict, idle, judge
+from hawk.bridge.ended import Ended, verdict_on
+from hawk.core.attempts.outcome import Verdict
 from hawk.core.attempts.planning import fingerprint_of
 from hawk.core.attempts.results import Result, SandboxRecord, Workspace
 from hawk.core.plan import Plan, PlanTask
@@ -121,36 +121,13 @@ class Evidence:
         draft = kept[0] if isinstance(kept, tuple) else None
         try:
             await asyncio.to_thread(write_result, self._run_dir, record, workspace=draft)
-        except (
-            StorageError
-        ) as ex:  # its log has it; what is missing is written by the supervisor, or said in the report
+        except StorageError as ex:  # the log has it; the supervisor writes it later, or the report says so
             _log.warning("result of %s, attempt %d, not written: %s", record.pair, epoch, ex)
 
     # --- in detail
 
     def _judged(self, task: PlanTask, result: Ended) -> Verdict:
-        return judge(
-            self._plan.rules.pass_rule,
-            values=result.values,
-            error=result.error,
-            canceled=result.canceled,
-            limit=result.limit,
-            limit_reason=result.limit_reason,
-            idle=idle(
-                model_tries=result.model_tries,
-                model_calls=result.model_calls,
-                tool_calls=result.tool_calls,
-                sandbox_calls=result.sandbox_calls,
-                usage=bool(result.usage),
-            ),
-            unscored=self._why_unscored(result),
-        )
-
-    def _why_unscored(self, result: Ended) -> str | None:
-        """What the scorer that decides says of its score."""
-        name = self._plan.rules.pass_rule.scorer or next(iter(result.scores), None)
-        scored = result.scores.get(name or "")
-        return None if scored is None else scored.explanation
+        return verdict_on(result, self._plan.rules.pass_rule)
 
     async def _keep(
         self, key: Key, sandbox: BubblewrapSandbox, patience: float

@@ -51,6 +51,7 @@ def make_plan(
         asked=found.options.get("max_sandboxes"),
         memory=psutil.virtual_memory().available,
     )
+    workers = min(workers, slots)  # each has at least one
     excluded: list[tuple[str, str, int]] = []
     past: list[Past] = []
     if spec.rescore is None:
