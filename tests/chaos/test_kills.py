@@ -72,9 +72,7 @@ def kill_supervisor_and_workers(system: System, job: str) -> None:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize(
-    "murder", [kill_a_worker, kill_all_workers, kill_the_supervisor, kill_supervisor_and_workers]
-)
+@pytest.mark.parametrize("murder", [kill_a_worker, kill_the_supervisor, kill_supervisor_and_workers])
 def test_a_job_survives(
     system: System, moment: Callable[[System, str], bool], murder: Callable[[System, str], None]
 ) -> None:

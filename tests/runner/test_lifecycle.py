@@ -14,6 +14,8 @@ from hawk.core.states import StopAction
 from hawk.errors import ConflictError, SecretsNeededError
 from tests.system import TASKS, System, kill, running, until
 
+pytestmark = pytest.mark.slow
+
 TOTAL = 16
 
 

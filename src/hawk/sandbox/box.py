@@ -263,7 +263,6 @@ class Box:
 
     async def export(self, fd: int, *, prefix: str = "", max_bytes: int | None = None) -> dict[str, Any]:
         """Write a tar of what changed to a file descriptor: `files`, `bytes`, `skipped`, `truncated`."""
-        self._check()
         message = {"op": "export", "label": self.label, "prefix": prefix, "max_bytes": max_bytes}
         return await self.keeper.ask(message, [fd])
 
