@@ -13,15 +13,14 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from inspect_ai._eval import evalset
 from inspect_ai._eval.task import scheduler
 from inspect_ai.hooks import Hooks, ModelRetry, SampleAttemptStart, SampleEnd, TaskStart, hooks
 from inspect_ai.hooks._hooks import SampleScoring
-from inspect_ai.log import EvalLog
 from inspect_ai.log._samples import ActiveSample, active_samples, sample_active
 from inspect_ai.util import SandboxEnvironment
 
 from hawk.bridge.ended import Ended, ended
+from hawk.bridge.live import identifier_of
 
 
 class Attempt(Protocol):
@@ -76,7 +75,7 @@ def watch(watcher: Watcher) -> None:
     @hooks(name="hawk_attempts", description="Starts attempts in order, and keeps what became of them.")
     class _Attempts(Hooks):
         async def on_task_start(self, data: TaskStart) -> None:
-            identifier = evalset.task_identifier(EvalLog(eval=data.spec, plan=data.plan), None)
+            identifier = identifier_of(data)
             _identifiers[data.eval_id] = identifier
             ids = [str(sample_id) for sample_id in data.spec.dataset.sample_ids or ()]
             _task.set(_Task(identifier, data.eval_id, ids))

@@ -57,7 +57,6 @@ class Ended(msgspec.Struct, frozen=True):
     model_calls: int
     tool_calls: int
     sandbox_calls: int
-    sandbox: str | None
     provider_retries: dict[str, int]
     digest: str | None = None
 
@@ -98,7 +97,6 @@ def ended(sample: EvalSample | LoggedSample, provider_retries: dict[str, int]) -
         model_calls=sum(event.error is None and event.pending is not True for event in models),
         tool_calls=sum(event.event == "tool" and event.pending is not True for event in events),
         sandbox_calls=_agents_sandbox_calls(events),
-        sandbox=sample.sandbox.type if sample.sandbox else None,
         provider_retries=provider_retries,
         digest=str(digest) if (digest := (sample.metadata or {}).get("digest")) else None,
     )
@@ -106,7 +104,6 @@ def ended(sample: EvalSample | LoggedSample, provider_retries: dict[str, int]) -
 
 def verdict_on(end: Ended, rule: PassRule) -> Verdict:
     """What an attempt came to."""
-    decides = end.scores.get(rule.scorer or next(iter(end.scores), ""))
     return judge(
         rule,
         values=end.values,
@@ -121,8 +118,14 @@ def verdict_on(end: Ended, rule: PassRule) -> Verdict:
             sandbox_calls=end.sandbox_calls,
             usage=bool(end.usage),
         ),
-        unscored=None if decides is None else decides.explanation,
+        unscored=why_unscored(end, rule),
     )
+
+
+def why_unscored(end: Ended, rule: PassRule) -> str | None:
+    """What the scorer that decides says of its score."""
+    decides = end.scores.get(rule.scorer or next(iter(end.scores), ""))
+    return None if decides is None else decides.explanation
 
 
 def _agents_sandbox_calls(events: Sequence[Any]) -> int:

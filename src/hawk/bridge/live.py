@@ -39,6 +39,11 @@ def http_retries() -> dict[str, int]:
     return {_name(row): row.http_retries for row in rows if row.http_retries}
 
 
+def identifier_of(start: TaskStart) -> str:
+    """The identifier of a task that starts, the same string that capture gives."""
+    return evalset.task_identifier(EvalLog(eval=start.spec, plan=start.plan), None)
+
+
 def on_task_start(tell: Callable[[str, str, str, asyncio.AbstractEventLoop], None]) -> None:
     """Call `tell(identifier, task_id, eval_id, loop)` as each task starts.
 
@@ -49,6 +54,4 @@ def on_task_start(tell: Callable[[str, str, str, asyncio.AbstractEventLoop], Non
     @hooks(name="hawk_task_start", description="Ties each log to the plan.")
     class _TaskStart(Hooks):
         async def on_task_start(self, data: TaskStart) -> None:
-            log = EvalLog(eval=data.spec, plan=data.plan)
-            identifier = evalset.task_identifier(log, None)
-            tell(identifier, data.spec.task_id, data.eval_id, asyncio.get_running_loop())
+            tell(identifier_of(data), data.spec.task_id, data.eval_id, asyncio.get_running_loop())

@@ -35,10 +35,6 @@ class _Limit(msgspec.Struct):
     reason: str | None = None
 
 
-class _Sandbox(msgspec.Struct):
-    type: str
-
-
 class _Usage(msgspec.Struct):
     input_tokens: int = 0
     output_tokens: int = 0
@@ -72,7 +68,6 @@ class LoggedSample(msgspec.Struct):
     scores: dict[str, _Score] | None = None
     model_usage: dict[str, _Usage] = {}
     metadata: dict[str, Any] | None = None
-    sandbox: _Sandbox | None = None
     events: list[_Event] = []
 
 

@@ -16,12 +16,12 @@ from hawk.bridge.ended import Ended, ended, verdict_on
 from hawk.bridge.evallog import LogCache, LogUnreadable, list_logs
 from hawk.bridge.logformat import SampleSummary
 from hawk.bridge.loggedsample import read_logged_sample
-from hawk.core.attempts.planning import fingerprint_of
 from hawk.core.attempts.policy import not_needed
 from hawk.core.attempts.results import Outcome, Pair, Result, Scored, Usage
 from hawk.core.plan import Plan, PlanTask
 from hawk.core.status import AttemptKey
 from hawk.runner import rows
+from hawk.runner.records import result_of
 from hawk.runner.rescore import Source, excluded_without_result, write_carried, write_excluded
 from hawk.runner.wire import RUN
 from hawk.runner.worker import Share, directory
@@ -122,37 +122,14 @@ class _Logs:
 
 def _result(task: PlanTask, summary: SampleSummary, logs: _Logs, plan: Plan) -> Result:
     whole = logs.read(summary)
-    record = _from_summary(task, summary, plan) if whole is None else _from_log(task, whole, plan)
+    if whole is None:
+        record = _from_summary(task, summary, plan)
+    else:
+        record = result_of(task, whole, verdict_on(whole, plan.rules.pass_rule), plan)
     return msgspec.structs.replace(
         record,
         workspace_error="its worker was killed before the workspace was in its place",
         generation=plan.generation,
-    )
-
-
-def _from_log(task: PlanTask, whole: Ended, plan: Plan) -> Result:
-    """As its worker would have written it."""
-    verdict = verdict_on(whole, plan.rules.pass_rule)
-    return Result(
-        pair=task.pair(whole.sample_id),
-        attempt=whole.epoch,
-        outcome=verdict.outcome,
-        scores=whole.scores,
-        score=verdict.score,
-        started_at=whole.started_at,
-        ended_at=whole.ended_at,
-        duration=whole.total_time,
-        working=whole.working_time,
-        usage=whole.usage,
-        cost=whole.cost,
-        error=verdict.error,
-        reason=verdict.reason,
-        limit=whole.limit,
-        retries=whole.retries,
-        model_calls=whole.model_calls,
-        tool_calls=whole.tool_calls,
-        fingerprint=fingerprint_of(plan.fingerprint, whole.digest),
-        uuid=whole.uuid,
     )
 
 

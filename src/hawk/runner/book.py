@@ -98,7 +98,7 @@ class Book:
     def use_plan(self, plan: Plan) -> None:
         self.plan = plan
         self._collector = Collector(self.run_dir, plan)
-        self._evidence = [TaskEvidence(plan=task, rules=plan.rules) for task in plan.tasks]
+        self._evidence = [TaskEvidence(plan=task, rules=plan.order) for task in plan.tasks]
         self.recover()
 
     def recover(self) -> None:

@@ -58,7 +58,7 @@ class Collector:
     def __init__(self, run_dir: RunDir, plan: Plan) -> None:
         self._run_dir = run_dir
         self._plan = plan
-        self._evidence = {task.identifier: TaskEvidence(plan=task, rules=plan.rules) for task in plan.tasks}
+        self._evidence = {task.identifier: TaskEvidence(plan=task, rules=plan.order) for task in plan.tasks}
         limited = 0 < plan.slots < plan.total
         self._queued = f"their turn: {plan.slots:,} attempts run at once" if limited else QUEUED
         self._ended: dict[str, dict[AttemptKey, Sample]] = {task.identifier: {} for task in plan.tasks}

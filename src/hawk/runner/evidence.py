@@ -10,16 +10,17 @@ import contextlib
 import logging
 from pathlib import Path
 
+import msgspec
 from inspect_ai.util import SandboxEnvironment
 
 from hawk.bridge.attempts import Attempt, interrupt
 from hawk.bridge.ended import Ended, verdict_on
 from hawk.core.attempts.outcome import Verdict
-from hawk.core.attempts.planning import fingerprint_of
 from hawk.core.attempts.results import Result, SandboxRecord, Workspace
 from hawk.core.plan import Plan, PlanTask
 from hawk.errors import HawkError, StorageError
 from hawk.runner.gate import Gate, PairKey, pairs_of
+from hawk.runner.records import result_of
 from hawk.runner.worker import Share
 from hawk.sandbox.errors import KeeperGoneError, KeeperRefusedError
 from hawk.sandbox.export import export_workspace
@@ -155,31 +156,13 @@ class Evidence:
     def _result(self, task: PlanTask, eval_id: str, result: Ended, verdict: Verdict) -> Result:
         key = ((task.identifier, result.sample_id), result.epoch)
         kept = self._kept.get(key)
-        return Result(
-            pair=task.pair(result.sample_id),
-            attempt=result.epoch,
-            outcome=verdict.outcome,
-            scores=result.scores,
-            score=verdict.score,
-            started_at=result.started_at,
-            ended_at=result.ended_at,
-            duration=result.total_time,
-            working=result.working_time,
-            usage=result.usage,
-            cost=result.cost,
-            error=verdict.error,
-            reason=self.gate.reason(*key) if result.canceled else verdict.reason,
-            limit=result.limit,
-            retries=result.retries,
-            model_calls=result.model_calls,
-            tool_calls=result.tool_calls,
-            provider_retries=result.provider_retries,
+        record = result_of(task, result, verdict, self._plan)
+        return msgspec.structs.replace(
+            record,
+            reason=self.gate.reason(*key) if result.canceled else record.reason,
             sandbox=self._sandboxes.pop(key, None),
             workspace=kept[1] if isinstance(kept, tuple) else None,
             workspace_error=kept if isinstance(kept, str) else None,
             worker=self._worker,
-            fingerprint=fingerprint_of(self._plan.fingerprint, result.digest),
-            generation=self._plan.generation,
-            uuid=result.uuid,
             eval_id=eval_id,
         )

@@ -9,7 +9,7 @@ from functools import cached_property
 from inspect_ai.util import SandboxEnvironment
 
 from hawk.bridge.attempts import watch
-from hawk.bridge.ended import Ended
+from hawk.bridge.ended import Ended, why_unscored
 from hawk.bridge.evallog import LogUnreadable
 from hawk.bridge.keptsample import KeptSample, Place, find_samples, read_kept_sample
 from hawk.bridge.restored import RestorationError, restore_instead_of_solving, without_sandbox
@@ -156,7 +156,6 @@ class Rescored(Evidence):
             error = Failure("NotRestored", "a limit ended it before what it had left was back")
         ended_by_limit = old is not None and old.limit is not None and old.outcome is not Outcome.SCORER_ERROR
         rule = self._plan.rules.pass_rule
-        decides = result.scores.get(rule.scorer or next(iter(result.scores), ""))
         return judge(
             rule,
             values=result.values,
@@ -164,7 +163,7 @@ class Rescored(Evidence):
             canceled=result.canceled,
             limit=old.limit if old is not None else None,
             limit_reason=old.reason if old is not None and ended_by_limit else result.limit_reason,
-            unscored=None if decides is None else decides.explanation,
+            unscored=why_unscored(result, rule),
         )
 
     def _result(self, task: PlanTask, eval_id: str, result: Ended, verdict: Verdict) -> Result:

@@ -83,7 +83,7 @@ def play(rules: Rules, pairs: Sequence[Imagined], slots: int) -> PolicyUse:
             seconds += now - begun.pop((pair, attempt))
             carry_out(dispatcher.ended(pair, attempt, passed=pairs[pair].passes[attempt - 1]))
     return PolicyUse(
-        policy=str(rules.policy) + ("+cancel" if rules.cancel_siblings else ""),
+        policy=rules.name,
         wall=now,
         attempts=attempts,
         seconds=seconds,

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from hawk.core.attempts.forecast import Forecaster
 from hawk.core.attempts.history import Guess, History
 from hawk.core.attempts.policy import Policy, Rules
@@ -93,12 +95,7 @@ def plan_way(
         return Way(rules, predicted, [], 0)
     forecaster = Forecaster(guesses, runs, slots)
     if rules.policy is Policy.SELECTIVE and rules.threshold is None:
-        rules = Rules(
-            rules.policy,
-            rules.cancel_siblings,
-            forecaster.threshold(rules, slower=SLOWER),
-            rules.pass_rule,
-        )
+        rules = msgspec.structs.replace(rules, threshold=forecaster.threshold(rules, slower=SLOWER))
     others = alternatives(rules) if max(runs, default=1) > 1 else []
     return Way(rules, predicted, [forecaster.use(way) for way in [rules, *others]], known)
 

@@ -44,6 +44,11 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
     pass_rule: PassRule = PassRule()
 
     @property
+    def name(self) -> str:
+        """As forecasts and reports call it."""
+        return f"{self.policy}+cancel" if self.cancel_siblings else str(self.policy)
+
+    @property
     def stops_early(self) -> bool:
         """Whether a pass may leave planned attempts without a result, which biases pass@k."""
         return self.policy is not Policy.PARALLEL or self.cancel_siblings

@@ -13,7 +13,6 @@ import msgspec
 
 from hawk.core.attempts.aggregate import report as aggregate
 from hawk.core.attempts.compare import compare
-from hawk.core.attempts.policy import Rules
 from hawk.core.attempts.replay import replayed
 from hawk.core.attempts.report import PolicyUse, Report
 from hawk.core.attempts.results import Result
@@ -130,7 +129,7 @@ def make_report(run: RunDir) -> tuple[Report, list[Result]]:
         run.job_id,
         planned_pairs(plan),
         results,
-        policy=policy_name(plan.rules),
+        policy=plan.rules.name,
         runs=plan.runs,
         cancels=plan.rules.stops_early,
         policies=_policies(plan, results),
@@ -146,11 +145,6 @@ def _policies(plan: Plan, results: Sequence[Result]) -> Sequence[PolicyUse]:
     }
     slots = plan.slots or plan.total
     return replayed(planned_pairs(plan), results, plan.rules, slots=max(1, slots), predicted=predicted)
-
-
-def policy_name(rules: Rules) -> str:
-    """As forecasts call it."""
-    return str(rules.policy) + ("+cancel" if rules.cancel_siblings else "")
 
 
 def _stamp(run: RunDir) -> bytes:
