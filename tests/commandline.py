@@ -22,6 +22,7 @@ class CommandLine:
             **{name: value for name, value in os.environ.items() if not name.startswith("HAWK_")},
             "HAWK_HOME": str(base / "home"),
             "HAWK_RUN_BASE": str(base / "links"),
+            "HAWK_MIDDLEMAN": "0",
             "HAWK_WARM": "0",
             **environ,
         }

@@ -61,6 +61,7 @@ class System:
             "HAWK_HOME": str(self.home),
             "HAWK_ROOT": str(self.root),
             "HAWK_RUN_BASE": str(self.links),
+            "HAWK_MIDDLEMAN": "0",  # a process more, for tests that say so
             "HAWK_WARM": "0",  # a spare runner imports for seconds, which tests on a small machine feel
             **environ,
         }

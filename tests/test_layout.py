@@ -17,18 +17,26 @@ MAY_IMPORT = {
     "config": set(),
     "bridge": {"evals", "core", "config"},
     "store": {"bridge", "core", "config"},
-    "runner": {"bridge", "sandbox", "store", "core", "config"},
+    "runner": {"bridge", "sandbox", "store", "core", "config", "middleman"},
+    "middleman": {"store", "core", "config"},
     "sandbox": {"bridge", "core", "config"},
     "evals": {"sandbox", "core", "config"},
     "engine": {"sandbox", "store", "core", "config"},
-    "server": {"engine", "store", "core", "config", "bridge"},
-    "cli": {"client", "core", "config", "sandbox", "evals"},
+    "server": {"engine", "store", "core", "config", "bridge", "middleman"},
+    "cli": {"client", "core", "config", "sandbox", "evals", "middleman"},
     "client": {"core", "config"},
 }
 """Folder of `hawk` to the folders it may import; `errors` and the package itself are everybody's."""
 
 COMMON_GROUND = {"rundir", "locks", "stoprequests", "attempts"}
 """Files of the store without a database: the run directory is common ground of server, engine and runner."""
+
+OPEN_DOORS = {
+    "runner": {"presence", "calls", "tokens"},
+    "server": {"presence", "calls"},
+    "cli": {"presence", "calls", "keys", "catalog", "pricelist", "settings", "probe"},
+}
+"""Files of the middleman for others: where it is, what it is asked, a job's token, what an operator sets up."""
 
 
 def modules() -> Iterator[tuple[Path, str, str]]:
@@ -55,7 +63,9 @@ def test_imports_run_one_way() -> None:
         target = parts[1]
         if target in MAY_IMPORT and target != folder and target not in MAY_IMPORT[folder]:
             wrong.append(f"{path.relative_to(SOURCE)}: {name}")
-        if folder in ("runner", "engine") and target == "store" and parts[2] not in COMMON_GROUND:
+        if folder not in ("middleman", target) and target == "middleman" and parts[2] not in OPEN_DOORS[folder]:
+            wrong.append(f"{path.relative_to(SOURCE)}: {name}")
+        if folder in ("runner", "engine", "middleman") and target == "store" and parts[2] not in COMMON_GROUND:
             wrong.append(f"{path.relative_to(SOURCE)}: {name}")
     assert wrong == []
 

@@ -19,7 +19,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     """An environment in which nothing of this machine's Hawk is seen."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HAWK_", "NO_COLOR", "XDG_"))}
     home = tmp_path / "hawk-home"
-    return {**kept, "HAWK_HOME": str(home), "HOME": str(tmp_path), "PYTHONUTF8": "1"}
+    return {**kept, "HAWK_MIDDLEMAN": "0", "HAWK_HOME": str(home), "HOME": str(tmp_path), "PYTHONUTF8": "1"}
 
 
 @pytest.fixture

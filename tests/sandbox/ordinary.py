@@ -52,6 +52,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         **kept,
         "HOME": str(home),
         "HAWK_HOME": str(home / "hawk"),
+        "HAWK_MIDDLEMAN": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         **more,
     }

@@ -29,6 +29,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         env = {
             **os.environ,
             "HAWK_HOME": str(tmp_path / "h"),
+            "HAWK_MIDDLEMAN": "0",
             "HAWK_WARM": "0",
             "HAWK_RUN_BASE": str(tmp_path / "r"),
             **environment,

@@ -32,6 +32,7 @@ from hawk.config.check import PASSTHROUGH
 from hawk.config.entries import AgentEntry, AgentItem, Entry, ModelArgs, TaskEntry
 from hawk.config.eval_set import EvalSetConfig
 from hawk.config.experiments import LIMITS, Experiment
+from hawk.config.upstreams import URL_VARIABLE
 
 _AS_THEY_ARE = [
     "limit",
@@ -59,12 +60,20 @@ _AS_THEY_ARE = [
     "log_level_transcript",
     "log_buffer",
 ]
-_OF_MODELS = frozenset({"max_retries", "attempt_timeout"})
+CONNECTIONS = 1000
+"""As many as the providers' SDKs themselves allow."""
+
+_OF_MODELS = frozenset({"max_retries", "attempt_timeout", "max_connections"})
 """Defaults that a model's own `config` may answer as well."""
 
 
 def run_definition(
-    config: dict[str, Any], *, job_id: str, base_dir: str, log_dir: str, defaults: dict[str, Any]
+    config: dict[str, Any],
+    *,
+    job_id: str,
+    base_dir: str,
+    log_dir: str,
+    defaults: dict[str, Any],
 ) -> None:
     """Build tasks x agents x models and call `eval_set()` once.
 
@@ -82,9 +91,14 @@ def run_definition(
         SystemExit: Code 0 after enumerating.
     """
     parsed = EvalSetConfig.model_validate(config)
+    if URL_VARIABLE in os.environ:
+        defaults = {**defaults, "max_connections": _connections(parsed)}
     base = Path(base_dir).absolute()
     os.chdir(base)
-    os.environ.update(parsed.runner.environment)
+    if (
+        URL_VARIABLE not in os.environ
+    ):  # else the supervisor has: some of it must not lead around the middleman
+        os.environ.update(parsed.runner.environment)
     everywhere, for_models = _defaults(parsed, defaults)
     ways, roles = _ways(parsed, base, for_models)
     init_model_roles(dict(roles))
@@ -100,6 +114,13 @@ def run_definition(
         model_roles=dict(roles) or None,
         **{**everywhere, **_options(parsed, base, job_id)},
     )
+
+
+def _connections(config: EvalSetConfig) -> int | None:
+    """Calls in flight a worker may have, where the config does not say: the middleman's queue is fair and can be seen."""
+    entries = [*config.models, *(experiment.model for experiment in config.experiments)]
+    own = any(item.args and "adaptive_connections" in item.args.config for e in entries for item in e.items)
+    return None if own or config.adaptive_connections is not None else CONNECTIONS
 
 
 def run_script(path: Path, argv: Sequence[str]) -> None:

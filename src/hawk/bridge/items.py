@@ -7,6 +7,7 @@ not its own before their datasets load. What can't be found says what there is i
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -40,6 +41,7 @@ from inspect_ai.solver import Solver
 from hawk.config.entries import AgentItem, Entry, ModelItem, TaskEntry, TaskItem
 from hawk.config.scan import outline
 from hawk.config.suggest import did_you_mean, listing
+from hawk.config.upstreams import URL_VARIABLE, redirected
 from hawk.errors import ConfigError, HawkError
 
 
@@ -154,6 +156,8 @@ def make_model(entry: Entry[ModelItem], item: ModelItem, defaults: dict[str, Any
             raise ConfigError(
                 f"Model {name}: config has no option {unknown!r}.{did_you_mean(unknown, GenerateConfig.model_fields)}"
             )
+        if args.get("base_url") and (middleman := os.environ.get(URL_VARIABLE)):
+            args["base_url"] = redirected(middleman, name, args["base_url"]) or args["base_url"]
         return get_model(name, config=GenerateConfig.model_validate(options), **args)
 
 

@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stop": ("jobs:stop", "Stop an eval set or one sample, and keep the work so far."),
     "delete": ("jobs:delete", "Delete a job and everything it produced."),
     "sandbox": ("sandbox:sandbox", "Build, look into and clean up sandboxes."),
+    "middleman": ("middleman:middleman", "Look into the proxy to model providers, and set its keys."),
+    "probe": ("probe:probe", "Ask a model through the middleman and directly, and compare."),
     "doctor": ("doctor:doctor", "Say what this machine can do, and how to mend what it can't."),
     "server": ("server:server", "Run, start, stop or inspect the local server."),
     "auth": ("auth:auth", "Access tokens."),

@@ -15,7 +15,9 @@ from hawk.config.entries import TaskEntry
 from hawk.config.eval_set import EvalSetConfig
 from hawk.config.ids import MAX_LENGTH, check_id, new_id
 from hawk.config.load import LoadedEvalSet, load_eval_set
+from hawk.config.providers import hidden_variables
 from hawk.config.secrets import gather_secrets
+from hawk.config.upstreams import FALLBACK, providers_of
 from hawk.errors import UsageError
 from hawk.evals.folder import read_folder, select
 
@@ -31,6 +33,8 @@ class Submission:
         config: The config as data, options applied; None for a script.
         eval_set_id: The id where the command line says one.
         secrets: Values by name.
+        access: Keys and addresses of model providers that this shell has, by variable: for the middleman, and only the
+            one of this machine.
         chosen: Warnings about what was chosen of the config.
     """
 
@@ -38,6 +42,7 @@ class Submission:
     config: dict[str, Any] | None
     eval_set_id: str | None
     secrets: dict[str, str]
+    access: dict[str, str] = field(default_factory=dict)
     chosen: list[str] = field(default_factory=list)
 
     @property
@@ -50,6 +55,7 @@ class Submission:
             "eval_set_config": self.config,
             "eval_set_id": self.eval_set_id,
             "secrets": self.secrets,
+            "access": self.access,
             "source": self.loaded.source,
             "base_dir": str(self.loaded.base_dir),
             "script": None if self.loaded.script is None else str(self.loaded.script),
@@ -117,7 +123,20 @@ def prepare(
     if config is not None and (parallel or _parallel_by_default(config)):
         config = {**config, "attempts": {**(config.get("attempts") or {}), "policy": "parallel"}}
     given = gather_secrets(needed, names=secrets, files=secrets_files, environ=os.environ)
-    return Submission(loaded, config, eval_set_id, given, chosen)
+    return Submission(loaded, config, eval_set_id, given, access_of(config), chosen)
+
+
+def access_of(config: dict[str, Any] | None) -> dict[str, str]:
+    """Variables of this shell that the middleman of this machine can use: keys and addresses of providers.
+
+    A server that others run has keys of its own, and is not sent a person's.
+    """
+    if os.environ.get("HAWK_API_URL"):
+        return {}
+    if config is not None and (config.get("middleman") or {}).get("off"):
+        return {}
+    names = {*hidden_variables(providers_of(config or {}, os.environ).values()), FALLBACK}
+    return {name: value for name in sorted(names) if (value := os.environ.get(name))}
 
 
 def _id_from(name: str | None) -> str | None:

@@ -34,6 +34,8 @@ from hawk.config.options import (
     CheckpointEntry,
     Count,
     EpochsEntry,
+    MiddlemanEntry,
+    MiddlemanOptions,
     ModelCost,
     NotNegative,
     Runner,
@@ -181,6 +183,11 @@ class EvalSetConfig(Fields):
 
     max_subprocesses: Count | None = None
     """Subprocesses at once."""
+
+    # How models are reached
+
+    middleman: MiddlemanEntry = MiddlemanOptions()
+    """The proxy between workers and model providers: `off`, or a budget, recording and replaying."""
 
     # What is written down
 

@@ -203,10 +203,61 @@ def _as_checkpoint(value: Any) -> Any:
     return {"enabled": value} if isinstance(value, bool) else value
 
 
+
+class SpendingLimit(Strict):
+    """What a job may spend on models through the middleman. It is stopped when a bound is reached; finished work is kept."""
+
+    usd: Annotated[float, Field(gt=0)] | None = None
+    """Dollars, by the middleman's prices."""
+
+    tokens: Count | None = None
+    """Tokens: input, output and cached ones together."""
+
+
+class MiddlemanOptions(Strict):
+    """How the job's requests to model providers go through the middleman."""
+
+    off: bool = False
+    """Workers reach providers themselves, with the keys that they are given."""
+
+    budget: SpendingLimit | None = None
+    """What the job may spend on models."""
+
+    models: list[Name] = []
+    """Models that the job may use, as shell patterns of Inspect's names (`openai/gpt-5*`); any when left out."""
+
+    record: bool | Name = False
+    """Keep every answer in a file: `cassette.jsonl` in the run directory, or the one named here."""
+
+    replay: Name | None = None
+    """Take every answer from a file that was recorded, and none from a provider."""
+
+    replay_speed: Annotated[float, Field(ge=0)] = 0.0
+    """Pauses of replayed answers: 1 as recorded, 2 half as long, 0 none."""
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> MiddlemanOptions:
+        if self.record and self.replay is not None:
+            raise ValueError("record and replay exclude each other")
+        if self.off and (self.record or self.replay is not None or self.budget is not None or self.models):
+            raise ValueError("off leaves nothing for the other settings to act on")
+        return self
+
+
+def _as_middleman(value: Any) -> Any:
+    if value is False or value == "off":  # YAML 1.1 reads `off` as false
+        return {"off": True}
+    return {} if value is True or value == "on" else value
+
+
 Policy = Literal["sequential", "parallel", "selective"]
 EpochsEntry = Annotated[Epochs, BeforeValidator(_as_epochs, json_schema_input_type=Count | Epochs)]
 AttemptsEntry = Annotated[Attempts, BeforeValidator(_as_attempts, json_schema_input_type=Policy | Attempts)]
 SandboxEntry = Annotated[SandboxSpec, BeforeValidator(_as_sandbox, json_schema_input_type=str | SandboxSpec)]
+MiddlemanEntry = Annotated[
+    MiddlemanOptions,
+    BeforeValidator(_as_middleman, json_schema_input_type=bool | Literal["on", "off"] | MiddlemanOptions),
+]
 CheckpointEntry = Annotated[
     Checkpoint, BeforeValidator(_as_checkpoint, json_schema_input_type=bool | Checkpoint)
 ]

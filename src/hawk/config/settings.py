@@ -26,6 +26,7 @@ class Settings:
             server ends by itself; 0 never.
         workers: `HAWK_WORKERS`: the most workers one job may have; None: one a core.
         warm: `HAWK_WARM`: keep one pre-imported runner ready (about 120 MB). Default on.
+        middleman: `HAWK_MIDDLEMAN`: workers reach models through the middleman. Default on.
         run_base: `HAWK_RUN_BASE`: short directory for sockets, which have a length limit of about 100 bytes.
     """
 
@@ -38,6 +39,7 @@ class Settings:
     idle_exit: float
     workers: int | None
     warm: bool
+    middleman: bool
     run_base: Path
 
     @property
@@ -91,6 +93,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         idle_exit=_number(env, "HAWK_IDLE_EXIT", 0.0),
         workers=int(_number(env, "HAWK_WORKERS", 0)) or None,
         warm=_switch(env, "HAWK_WARM", default=True),
+        middleman=_switch(env, "HAWK_MIDDLEMAN", default=True),
         run_base=Path(env.get("HAWK_RUN_BASE") or _short_directory() / f"hawk-{os.getuid()}"),
     )
 

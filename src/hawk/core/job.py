@@ -102,6 +102,14 @@ class StopRequested:
 
 
 @dataclass(frozen=True)
+class Halted:
+    """The job must not go on (its budget is used up): what is in flight ends as an error, what has ended is kept."""
+
+    reason: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
 class StopTimedOut:
     """The workers did not end within the time that the last step of the stop gave them."""
 
@@ -115,6 +123,7 @@ Event = (
     | WorkerExited
     | StartFailed
     | StopRequested
+    | Halted
     | StopTimedOut
 )
 
@@ -236,9 +245,12 @@ class JobMachine:
                 return self._gone(event.index, event.reason)
             case ((JobPhase.PREPARING | JobPhase.ENUMERATING | JobPhase.RUNNING), StopRequested()):
                 return self._stop(event.action)
+            case ((JobPhase.PREPARING | JobPhase.ENUMERATING | JobPhase.RUNNING), Halted()):
+                self._failure = (event.reason, event.remedy)
+                return self._stop(StopAction.ERROR)
             case JobPhase.RUNNING, StopTimedOut() if self.stopping is not None:
                 return self._escalate()
-            case (JobPhase.ENDED, StopRequested() | StopTimedOut()) | (_, StopTimedOut()):
+            case (JobPhase.ENDED, StopRequested() | Halted() | StopTimedOut()) | (_, StopTimedOut()):
                 return []
         raise TransitionError(
             f"Job {self.job_id!r} is {self.phase}: {type(event).__name__} can't happen.", story=self.story
@@ -249,7 +261,7 @@ class JobMachine:
         for index, identifiers in event.adopted.items():
             self.workers[index] = WorkerRecord(index, identifiers, WorkerState.RUNNING)
         if self.stopping is not None:
-            return self._stop_steps() if self.workers else self._end(None)
+            return self._stop_steps() if self.workers else self._end(*(self._failure or (None, None)))
         for index, identifiers in event.shares.items():
             self.workers[index] = WorkerRecord(index, identifiers)
         if not self.workers:
@@ -319,7 +331,7 @@ class JobMachine:
 
     def _unless_stopped(self, phase: JobPhase, instructions: list[Instruction]) -> list[Instruction]:
         if self.stopping is not None:
-            return self._end(None)
+            return self._end(*(self._failure or (None, None)))
         self.phase = phase
         return instructions
 

@@ -151,6 +151,25 @@ class Worker(msgspec.Struct):
     tasks: int = 0
 
 
+class ModelUse(msgspec.Struct):
+    """What a job has spent at the middleman, and has on its way.
+
+    Attributes:
+        usd: Dollars of the requests whose model has a price; None: none has.
+        waiting: Requests that wait for their turn.
+        exhausted: Which bound of the budget is reached, one line.
+        problem: Why nothing newer is known, one line.
+    """
+
+    requests: int = 0
+    tokens: int = 0
+    usd: float | None = None
+    in_flight: int = 0
+    waiting: int = 0
+    exhausted: str | None = None
+    problem: str | None = None
+
+
 class Snapshot(msgspec.Struct):
     """The whole job. `errors` names each degraded source; everything else is still served."""
 
@@ -173,6 +192,7 @@ class Snapshot(msgspec.Struct):
     diagnosis: list[dict[str, Any]] = []
     attempts: dict[str, Any] = {}
     workers: list[Worker] = []
+    models: ModelUse | None = None
     started_at: str | None = None
     finished_at: str | None = None
     generated_at: str | None = None

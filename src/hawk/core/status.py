@@ -15,7 +15,7 @@ import msgspec
 from hawk.core.attempts.policy import Policy, Rules
 from hawk.core.pairs import EARLIER, count_pairs, held
 from hawk.core.plan import Plan, PlanTask
-from hawk.core.snapshot import Metric, Progress, Sample, SealedSnapshot, Snapshot, Task, Worker
+from hawk.core.snapshot import Metric, ModelUse, Progress, Sample, SealedSnapshot, Snapshot, Task, Worker
 from hawk.core.states import QUEUED, JobStatus, Operation, SamplePhase
 
 AttemptKey = tuple[str, int]
@@ -77,6 +77,7 @@ class JobFacts(msgspec.Struct):
     workers: list[Worker] = []
     errors: dict[str, str] = {}
     metrics: dict[str, Metric] = {}
+    models: ModelUse | None = None
     started_at: str | None = None
     finished_at: str | None = None
 
@@ -97,6 +98,7 @@ def build(plan: Plan | None, tasks: Iterable[TaskEvidence], facts: JobFacts, now
         status=_status(plan, progress, facts),
         created_by=facts.created_by,
         metrics=dict(facts.metrics) or None,
+        models=facts.models,
         progress=progress,
         tasks=rows,
         errors=dict(facts.errors),

@@ -16,7 +16,7 @@ import msgspec
 from hawk.core.job import Finish, JobMachine
 from hawk.core.pairs import unneeded
 from hawk.core.plan import Plan, PlanTask
-from hawk.core.snapshot import Metric, Sample, Snapshot
+from hawk.core.snapshot import Metric, ModelUse, Sample, Snapshot
 from hawk.core.snapshot import Worker as WorkerRow
 from hawk.core.states import JobStatus, Operation, SamplePhase, WorkerState
 from hawk.core.status import (
@@ -127,6 +127,10 @@ class Book:
                 outcome = outcomes.get(sample.uuid or "")
                 if outcome is not None and outcome != sample.outcome:
                     evidence.attempts[key] = msgspec.structs.replace(sample, outcome=outcome)
+
+    def use_models(self, use: ModelUse | None) -> None:
+        """What the job has spent at the middleman."""
+        self._facts.models = use or self._facts.models
 
     # --- observing ------------------------------------------------------------------------------------
 

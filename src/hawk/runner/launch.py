@@ -16,6 +16,7 @@ from hawk.config.settings import Settings
 from hawk.core.plan import Plan, PlanTask
 from hawk.errors import SecretsNeededError
 from hawk.runner import datahome
+from hawk.runner.models import ModelAccess
 from hawk.runner.planner import make_plan
 from hawk.runner.processes import Worker, Zygote, sweep
 from hawk.runner.wire import ENUMERATE, RUN, ForkRequest
@@ -36,12 +37,14 @@ class Launcher:
         secrets: dict[str, str],
         settings: Settings,
         zygote: Zygote | None,
+        models: ModelAccess,
     ) -> None:
         self._run_dir = run_dir
         self._spec = spec
         self._secrets = secrets
         self._settings = settings
         self._zygote = zygote
+        self._models = models
         self._python = sys.executable
 
     def use_environment(self, python: str) -> None:
@@ -135,6 +138,7 @@ class Launcher:
         slots: int = 0,
     ) -> Worker:
         self._require_secrets()
+        self._models.open()
         _end_stray(home / "lock")
         try:
             home.mkdir(parents=True, exist_ok=True)
@@ -173,7 +177,7 @@ class Launcher:
         # what runs on the host finds the interpreter of the job, not a version manager's wrapper
         own["PATH"] = f"{Path(self._python).parent}{os.pathsep}{own.get('PATH', os.defpath)}"
         marks = {"HAWK_JOB_ID": self._spec.job_id, "HAWK_WORKER": mode if mode == ENUMERATE else str(index)}
-        return {**own, **extra, **self._secrets, **inspect, **marks}
+        return {**self._models.environment({**own, **extra, **self._secrets}), **inspect, **marks}
 
     def _require_secrets(self) -> None:
         missing = [name for name in self._spec.secret_names if name not in self._secrets]

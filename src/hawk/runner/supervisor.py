@@ -30,6 +30,7 @@ from hawk.runner import datahome, stops
 from hawk.runner.book import Book, say
 from hawk.runner.environment import EnvironmentBuild
 from hawk.runner.launch import Launcher
+from hawk.runner.models import ModelAccess
 from hawk.runner.processes import Reaper, Worker, Zygote, become_subreaper, describe_status, sweep
 from hawk.runner.worker import Exit
 from hawk.store import stoprequests
@@ -60,7 +61,8 @@ class Supervisor:
         self.spec: JobSpec = run_dir.read_spec()
         self.settings = settings
         self.reaper = Reaper()
-        self.launcher = Launcher(run_dir, self.spec, secrets, settings, zygote)
+        self.models = ModelAccess(run_dir, self.spec, secrets, settings)
+        self.launcher = Launcher(run_dir, self.spec, secrets, settings, zygote, self.models)
         self.machine = job.JobMachine(self.spec.job_id, Limits())
         self.book = Book(run_dir, self.spec)
         self.workers: dict[int, Worker] = {}
@@ -87,6 +89,7 @@ class Supervisor:
             self._watch_workers()
             self._watch_timers()
             self._watch_stops()
+            self._watch_models()
             self.book.observe(list(self.workers.values()), self.machine)
 
     def dispatch(self, event: job.Event) -> None:
@@ -289,11 +292,22 @@ class Supervisor:
                 self.book.operation = Operation.STOPPING
                 if request.action is StopAction.ERROR:
                     self.book.stopped_as_error = None
+                    self.models.revoke()
                 self.dispatch(job.StopRequested(request.action))
             else:
                 done, why = stops.stop_sample(self.workers, self.book, request)
                 self.book.note("stop", request.id, "acknowledged" if done else "refused", why)
             stoprequests.answered(self.run_dir, request)
+
+    def _watch_models(self) -> None:
+        use = self.models.use
+        self.book.use_models(use)
+        if use is None or use.exhausted is None or self.machine.stopping is not None:
+            return
+        self.book.note("job", self.spec.job_id, "budget exhausted", use.exhausted)
+        self.book.stopped_as_error = None
+        remedy = f"Raise middleman.budget and submit {self.spec.job_id} again: finished attempts are kept"
+        self.dispatch(job.Halted(f"its budget is used up: {use.exhausted}", remedy))
 
     # --- the end --------------------------------------------------------------------------------------
 
@@ -301,6 +315,8 @@ class Supervisor:
         self.launcher.close()
         sweep(self.spec.job_id)
         datahome.remove(self.settings.run_base, self.run_dir)
+        self.models.close()
+        self.book.use_models(self.models.use)
         self.book.finish(instruction, list(self.workers.values()), self.machine)
         self.finished = True
 

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import msgspec
 
+from hawk.config.upstreams import TOKEN_VARIABLE, URL_VARIABLE
 from hawk.core.plan import Limits
 from hawk.runner.wire import ENUMERATE, ForkRequest
 from hawk.store.locks import hold
@@ -103,6 +104,7 @@ def _run(request: ForkRequest, run_dir: RunDir, home: Path) -> Exit:
 
     try:
         spec = run_dir.read_spec()
+        _reach_models()
         if request.mode == ENUMERATE:
             _enumerate(spec, run_dir, home)
         else:
@@ -118,6 +120,15 @@ def _run(request: ForkRequest, run_dir: RunDir, home: Path) -> Exit:
         sys.excepthook(type(ex), ex, ex.__traceback__)
         return _exit(1, f"{type(ex).__name__}: {_plain(str(ex))}".rstrip(": "), type(ex).__name__)
     return _exit(0)
+
+
+def _reach_models() -> None:
+    """Let every request to the middleman say which attempt it is of."""
+    url, token = os.environ.get(URL_VARIABLE), os.environ.get(TOKEN_VARIABLE)
+    if url and token:
+        from hawk.bridge.attribution import attribute
+
+        attribute(url, token)
 
 
 def _enumerate(spec: JobSpec, run_dir: RunDir, home: Path) -> None:

@@ -24,6 +24,7 @@ from hawk.server.services.feeds import Feeds
 from hawk.server.services.idle import Activity
 from hawk.server.services.logs import LogReader
 from hawk.server.services.loops import Loops
+from hawk.server.services.middleman import Middleman
 from hawk.server.services.registry import Registry
 from hawk.server.services.submissions import Submissions
 from hawk.server.wire import install_openapi
@@ -103,6 +104,8 @@ def _build(
     stopping = asyncio.Event()
     registry = Registry(settings.root, database)
     feeds = Feeds(registry, engine, database, stopping)
+    middleman = Middleman(settings)
+    middleman.keep()
     user = token_user(token) or current_user()
     return Context(
         settings=settings,
@@ -112,7 +115,8 @@ def _build(
         registry=registry,
         feeds=feeds,
         submissions=Submissions(settings, database, engine, registry, feeds, user),
-        deletions=Deletions(database, engine, registry, feeds),
+        deletions=Deletions(database, engine, registry, feeds, middleman),
+        middleman=middleman,
         activity=activity,
         logs=LogReader(),
         reports=Reports(registry, database),
@@ -124,4 +128,5 @@ def _close(context: Context) -> None:
     context.threads.shutdown(wait=True, cancel_futures=True)
     context.feeds.close()
     context.engine.close()
+    context.middleman.close(in_use=bool(len(context.registry)))
     context.database.close()

@@ -16,6 +16,7 @@ from hawk.server.services.deletions import Deletions
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.idle import Activity
 from hawk.server.services.logs import LogReader
+from hawk.server.services.middleman import Middleman
 from hawk.server.services.registry import Registry
 from hawk.server.services.submissions import Submissions
 from hawk.store.database import Database
@@ -39,6 +40,7 @@ class Context:
     feeds: Feeds
     submissions: Submissions
     deletions: Deletions
+    middleman: Middleman
     activity: Activity
     logs: LogReader
     reports: Reports

@@ -12,6 +12,7 @@ from hawk.core.states import JobStatus
 from hawk.engine.protocol import Engine
 from hawk.errors import NotFoundError
 from hawk.server.services.feeds import Feeds
+from hawk.server.services.middleman import Middleman
 from hawk.server.services.registry import Registry, now
 from hawk.store import queries
 from hawk.store.database import Database
@@ -22,11 +23,14 @@ from hawk.store.rundir import RunDir, storage_error
 class Deletions:
     """Deletes jobs. Safe from any thread."""
 
-    def __init__(self, database: Database, engine: Engine, registry: Registry, feeds: Feeds) -> None:
+    def __init__(
+        self, database: Database, engine: Engine, registry: Registry, feeds: Feeds, middleman: Middleman
+    ) -> None:
         self._database = database
         self._engine = engine
         self._registry = registry
         self._feeds = feeds
+        self._middleman = middleman
 
     def delete(self, job_id: str) -> None:
         """End the job's processes, remove its run directory, mark it deleted. Again: nothing to do.
@@ -42,6 +46,7 @@ class Deletions:
         try:
             with self._registry.exclusive(job_id):
                 if run.path.exists():
+                    self._middleman.revoke(job_id)
                     self._engine.kill(job_id)
                 self._mark(run)
                 self._registry.drop(job_id)

@@ -95,6 +95,9 @@ class Loops:
         while True:
             await asyncio.sleep(min(HOUSEKEEPING_PERIOD, idle_exit / 4 or HOUSEKEEPING_PERIOD))
             self._context.feeds.prune()
+            await asyncio.get_running_loop().run_in_executor(
+                self._context.threads, self._context.middleman.keep
+            )
             if len(self._context.registry):
                 self._context.activity.keep()
             elif idle_exit and self._context.activity.idle_seconds > idle_exit:

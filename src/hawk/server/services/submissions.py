@@ -40,6 +40,8 @@ class SubmitRequest(msgspec.Struct):
         eval_set_config: The config as data, variables filled in; None for a script or a resume.
         eval_set_id: Wins over the config's own. Alone, it means resume.
         secrets: Values by name; kept in memory while the job runs.
+        access: Keys and addresses of model providers by variable, where the submitter has some: in memory like secrets,
+            but a resume does without if it must.
         source: The text as written, kept with the run.
         base_dir: What relative paths are relative to.
         script: Absolute path of a Python file that calls `eval_set()`.
@@ -53,6 +55,7 @@ class SubmitRequest(msgspec.Struct):
     eval_set_config: dict[str, Any] | None = None
     eval_set_id: str | None = None
     secrets: dict[str, str] | None = None
+    access: dict[str, str] | None = None
     source: str | None = None
     base_dir: str | None = None
     script: str | None = None
@@ -175,7 +178,7 @@ class Submissions:
             )
         state = self._registry.get(run.job_id)
         if state is not None:
-            state.secrets.update(request.secrets or {})
+            state.secrets.update({**(request.access or {}), **(request.secrets or {})})
         return SubmitReply(run.job_id, wanted.warnings, created=False, adopted=True)
 
     def _spec(self, old: JobSpec | None, wanted: _Wanted, request: SubmitRequest, run: RunDir) -> JobSpec:
@@ -230,7 +233,9 @@ class Submissions:
             register(session, run, spec)
 
     def _launch(self, run: RunDir, spec: JobSpec, request: SubmitRequest, *, fresh: bool) -> None:
-        state = self._registry.add(run, created_by=spec.created_by, secrets=request.secrets or {})
+        state = self._registry.add(
+            run, created_by=spec.created_by, secrets={**(request.access or {}), **(request.secrets or {})}
+        )
         word = "submitted" if fresh else "restarted" if request.restart else "resumed"
         try:
             run.append_journal(JournalEntry(now().isoformat(), "job", run.job_id, word, f"by {self._user}"))

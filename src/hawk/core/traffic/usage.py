@@ -1,0 +1,387 @@
+"""Tokens, model and end of an answer, read off its bytes while they stream by.
+
+Nothing is decoded that need not be. Of server-sent events: the first lines, until model and text are seen; then
+lines with a usage in them; and when somebody asks, the last few. Of a JSON text: only its outermost level. What a
+model writes can look like usage, but stands inside of a JSON string, or deeper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from hawk.config.providers import Kind
+from hawk.core.traffic.jsonpick import Picker
+
+_LINE = 4096
+"""Longer lines of server-sent events are followed instead of kept and decoded (a whole response can be in one)."""
+_RECENT = 2 * _LINE
+"""So much of the last lines is kept, to be looked at when somebody asks: one search costs 0.6 µs per KiB here, and
+seven of them in all that passes would cost more than passing it on."""
+_WHOLE = 65536
+"""A JSON answer up to here that comes in one piece is decoded, which is faster than to follow its brackets."""
+_TEXT_WITHIN = 65536
+"""Text that does not begin within so many bytes of a JSON answer is not looked for (embeddings have none)."""
+
+_USAGES = frozenset({b"usage", b"usageMetadata"})
+_STRINGS = frozenset({b"model", b"modelVersion", b"type"})
+_INSIDE = frozenset({b"response", b"message"})
+_ENDS = frozenset({b"message_stop", b"response.completed", b"response.incomplete", b"response.failed"})
+_TEXT_KEYS = (
+    b'"content"',
+    b'"text"',
+    b'"delta"',
+    b'"arguments"',
+    b'"partial_json"',
+    b'"thinking"',
+    b'"functionCall"',
+)
+_TEXT = re.compile(
+    rb'"(?:content|text|delta|arguments|partial_json|thinking|refusal|reasoning(?:_content)?)"\s{0,4}:\s{0,4}"[^"]'
+    rb'|"functionCall"\s{0,4}:\s{0,4}\{'
+)
+_TEXT_TAIL = 48
+_FINISH = re.compile(rb'"finish(?:_r|R)eason"\s*:\s*"')
+_END = re.compile(
+    rb'"finish(?:_r|R)eason"\s*:\s*"'
+    rb'|"type"\s*:\s*"(?:message_stop|response\.(?:completed|incomplete|failed))"'
+    rb"|^data:\s*\[DONE\]\s*$"
+)
+_MOST_TOKENS = 2**53
+_MOST_FIELDS = 64
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of one request.
+
+    Attributes:
+        input: Of the request, without those that were read from or written to a cache.
+        output: Of the answer, with reasoning.
+        cache_read: Of the request, read from a cache.
+        cache_write: Of the request, written to a cache.
+        reasoning: Those of the output that were reasoning.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+class _Inner(msgspec.Struct):
+    usage: msgspec.Raw = msgspec.Raw()
+    model: msgspec.Raw = msgspec.Raw()
+
+
+class _Event(msgspec.Struct):
+    """The top of an event; all raw, so that one odd value does not hide the others."""
+
+    type: msgspec.Raw = msgspec.Raw()
+    usage: msgspec.Raw = msgspec.Raw()
+    usageMetadata: msgspec.Raw = msgspec.Raw()  # noqa: N815 (the provider's name)
+    model: msgspec.Raw = msgspec.Raw()
+    modelVersion: msgspec.Raw = msgspec.Raw()  # noqa: N815
+    response: msgspec.Raw = msgspec.Raw()
+    message: msgspec.Raw = msgspec.Raw()
+
+
+_event = msgspec.json.Decoder(_Event)
+_inner = msgspec.json.Decoder(_Inner)
+
+
+class Scanner:
+    """Fed with the decoded bytes of an answer's body; holds a few KiB at most and never raises.
+
+    Args:
+        kind: The provider's dialect.
+        streaming: Whether server-sent events are expected. The first byte decides: a stream that was refused is
+            answered in JSON, and Gemini streams a JSON array to those who ask for no events.
+
+    Attributes:
+        model: As the provider names it in the answer.
+        finished: The answer came to its end: `[DONE]`, `message_stop`, a finish reason, or the JSON's last bracket.
+        output_seen: There was any text at all, a tool call's arguments included.
+    """
+
+    def __init__(self, kind: Kind, streaming: bool) -> None:
+        self.model: str | None = None
+        self.output_seen = False
+        self._finished = False
+        self._kind = kind
+        self._streaming = streaming
+        self._counts: dict[str, Any] | None = None
+        self._counted = 0
+        self._begun = False
+        self._fresh = True
+        self._tail = b""
+        self._recent: deque[bytes] = deque()
+        self._recent_size = 0
+        self._text_tail = b""
+        self._text_left = _TEXT_WITHIN
+        self._picker: Picker | None = None
+        self._mark: bytes | None = None
+        """Model and text were seen: from here on only lines with this are of interest."""
+
+    @property
+    def finished(self) -> bool:
+        """The answer came to its end."""
+        self._look_back()
+        return self._finished
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes, split anywhere."""
+        if not self._begun:
+            data = self._begin(data)
+        if not self._streaming:
+            self._json(data)
+            return
+        if self._picker is not None:
+            end = data.find(b"\n")
+            self._picker.feed(data if end < 0 else data[:end])
+            self._look_for_text(data if end < 0 else data[: end + 1])
+            if end < 0:
+                return
+            self._picker = None
+            data = data[end + 1 :]
+        if self._tail:
+            data = self._tail + data
+        cut = data.rfind(b"\n") + 1
+        if cut == len(data):
+            self._tail = b""
+            self._lines(data)
+            return
+        if cut:
+            self._lines(data[:cut])
+        self._tail = data[cut:]
+        if len(self._tail) > _LINE:
+            self._follow(self._tail)
+            self._tail = b""
+
+    def usage(self) -> Usage | None:
+        """What was counted so far; None: nothing was."""
+        self._look_back()
+        return None if self._counts is None else read_usage(self._counts, self._kind)
+
+    def _begin(self, data: bytes) -> bytes:
+        data = data.lstrip(b" \t\r\n\xef\xbb\xbf")
+        if data:
+            self._begun = True
+            self._streaming = data[0] not in b"{["
+            if not self._streaming:
+                self._picker = Picker(_USAGES, _STRINGS, (), self._picked)
+        return data
+
+    def _json(self, data: bytes) -> None:
+        if self._picker is None or not data:
+            return
+        if self._text_left and not self.output_seen:
+            self._look_for_text(data[: self._text_left])
+            self._text_left = max(self._text_left - len(data), 0)
+        if self._fresh:
+            self._fresh = False
+            if len(data) <= _WHOLE and data.rstrip().endswith(b"}") and self._parse(data, inside=False):
+                self._finished = True
+                self._picker = None
+                return
+        self._picker.feed(data)
+        self._finished = self._picker.closed
+
+    def _lines(self, data: bytes) -> None:
+        """Lines that are complete, a block of them at a time."""
+        at = 0
+        while at < len(data):
+            end = data.rfind(b"\n", at, at + _LINE + 1) + 1
+            if not end:
+                end = data.find(b"\n", at) + 1
+                self._follow(data[at : end - 1])
+                self._look_for_text(b"\n")
+                self._picker = None
+            else:
+                block = data if end - at == len(data) else data[at:end]
+                if self._mark is None or self._mark in block:
+                    for line in block.split(b"\n"):
+                        self._line(line)
+                self._remember(block)
+            at = end
+
+    def _remember(self, lines: bytes) -> None:
+        self._recent.append(lines)
+        self._recent_size += len(lines)
+        while self._recent_size - len(self._recent[0]) > _RECENT:
+            self._recent_size -= len(self._recent.popleft())
+
+    def _look_back(self) -> None:
+        """Read the last lines, which were passed over, from the end, until that of the answer and a usage are found."""
+        if not self._recent and not self._tail:
+            return
+        recent = b"".join(self._recent)
+        self._recent.clear()
+        self._recent_size = 0
+        if len(recent) > _RECENT:
+            recent = recent[recent.index(b"\n", len(recent) - _RECENT) + 1 :]
+        counted = self._counted
+        for line in [self._tail, *reversed(recent.split(b"\n"))]:
+            if self._counted == counted and b'"usage' in line and b'"usage":null' not in line:
+                self._event(line)
+            elif not self._finished:
+                self._finished = line.startswith(b"data:") and _END.search(line) is not None
+            if self._finished and self._counted > counted:
+                break
+
+    def _line(self, line: bytes) -> None:
+        """A line that may matter: one of the first, or one with the mark."""
+        if self._mark is not None:
+            if self._mark in line:
+                self._event(line)
+            return
+        if not self.output_seen:
+            self._look_for_text(line + b"\n")
+        if self.model is None or b'"usage"' in line:
+            self._event(line)
+        if self.output_seen and self.model is not None:
+            self._mark = b'"usage": {' if b'": ' in line else b'"usage":{'
+
+    def _event(self, line: bytes) -> None:
+        if not line.startswith(b"data:"):
+            return
+        body = line[5:].strip()
+        if body == b"[DONE]":
+            self._finished = True
+        elif body[:1] == b"{":
+            self._finished = self._finished or _FINISH.search(body) is not None
+            self._parse(body)
+
+    def _parse(self, body: bytes, inside: bool = True) -> bool:
+        """Read one whole object; False if it is none."""
+        try:
+            event = _event.decode(body)
+            inner = [
+                _inner.decode(raw)
+                for raw in (event.response, event.message)
+                if inside and bytes(raw)[:1] == b"{"
+            ]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return False
+        self._strings(event.type, event.model, event.modelVersion)
+        for part in inner:
+            self._strings(b"", part.model, b"")
+            self._picked(b"usage", bytes(part.usage))
+        for raw in (event.usage, event.usageMetadata):
+            self._picked(b"usage", bytes(raw))
+        return True
+
+    def _strings(self, kind: Any, model: Any, version: Any) -> None:
+        for key, raw in ((b"type", kind), (b"model", model), (b"modelVersion", version)):
+            text = bytes(raw)
+            if len(text) > 2 and text[:1] == b'"':
+                self._picked(key, text[1:-1])
+
+    def _follow(self, piece: bytes) -> None:
+        """A long line begins; its end comes with a later piece, or right after this one."""
+        self._look_back()
+        if piece.startswith(b"data:"):
+            self._picker = Picker(_USAGES, _STRINGS, _INSIDE, self._picked)
+            self._picker.feed(piece[5:])
+        else:
+            self._picker = Picker((), (), (), self._picked)
+        self._look_for_text(piece)
+
+    def _picked(self, key: bytes, raw: bytes) -> None:
+        if key == b"type":
+            self._finished = self._finished or raw in _ENDS
+        elif key in _USAGES:
+            self._count(raw)
+        elif self.model is None and raw:
+            self.model = _text(raw)
+
+    def _count(self, raw: bytes) -> None:
+        if raw[:1] != b"{":
+            return
+        try:
+            counts = msgspec.json.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return
+        # Anthropic's message_start has the input, message_delta the output so far: what is said later counts.
+        merged = {
+            **(self._counts or {}),
+            **{key: value for key, value in counts.items() if value is not None},
+        }
+        self._counted += 1
+        self._counts = merged if len(merged) <= _MOST_FIELDS else counts
+
+    def _look_for_text(self, data: bytes) -> None:
+        if self.output_seen:
+            return
+        data = self._text_tail + data
+        if any(key in data for key in _TEXT_KEYS) and _TEXT.search(data):
+            self.output_seen = True
+        self._text_tail = data[-_TEXT_TAIL:]
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return msgspec.json.decode(b'"' + raw + b'"', type=str)[:200]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return raw.decode("utf-8", "replace")[:200]
+
+
+def read_usage(counts: dict[str, Any], kind: Kind) -> Usage:
+    """The usage object of a provider, in our words.
+
+    Args:
+        counts: OpenAI's (chat, responses, embeddings), Anthropic's or Gemini's, told apart by their fields, since
+            most providers speak more than one dialect.
+    """
+    if "promptTokenCount" in counts or "totalTokenCount" in counts:
+        return _gemini(counts)
+    if "prompt_tokens" in counts or "completion_tokens" in counts:
+        return _openai(counts, "prompt_tokens", "completion_tokens")
+    if kind is Kind.ANTHROPIC or "cache_read_input_tokens" in counts:
+        return Usage(
+            input=_number(counts, "input_tokens"),
+            output=_number(counts, "output_tokens"),
+            cache_read=_number(counts, "cache_read_input_tokens"),
+            cache_write=_number(counts, "cache_creation_input_tokens"),
+        )
+    return _openai(counts, "input_tokens", "output_tokens")
+
+
+def _openai(counts: dict[str, Any], prompt: str, completion: str) -> Usage:
+    """Cached tokens are part of the prompt's there; reasoning is part of the completion's, except where the total
+    shows that a provider counts it beside them."""
+    asked, answered = _number(counts, prompt), _number(counts, completion)
+    details = counts.get(f"{prompt}_details")
+    cached, written = _number(details, "cached_tokens"), _number(details, "cache_write_tokens")
+    reasoning = _number(counts.get(f"{completion}_details"), "reasoning_tokens")
+    if reasoning and _number(counts, "total_tokens") == asked + answered + reasoning:
+        answered += reasoning
+    return Usage(
+        input=max(asked - cached - written, 0),
+        output=answered,
+        cache_read=cached,
+        cache_write=written,
+        reasoning=reasoning,
+    )
+
+
+def _gemini(counts: dict[str, Any]) -> Usage:
+    """Cached tokens are part of the prompt's there; those of thoughts and of tools' prompts are counted beside."""
+    cached, thoughts = _number(counts, "cachedContentTokenCount"), _number(counts, "thoughtsTokenCount")
+    asked = _number(counts, "promptTokenCount") + _number(counts, "toolUsePromptTokenCount")
+    return Usage(
+        input=max(asked - cached, 0),
+        output=_number(counts, "candidatesTokenCount") + thoughts,
+        cache_read=cached,
+        reasoning=thoughts,
+    )
+
+
+def _number(counts: Any, key: str) -> int:
+    value = counts.get(key) if isinstance(counts, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(min(max(value, 0), _MOST_TOKENS))

@@ -1,0 +1,1 @@
+"""The middleman: the authenticating proxy between workers and model providers, in a process of its own."""

@@ -1,0 +1,232 @@
+"""An admitted request to its provider and the answer back, byte for byte, nothing held up."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from hawk.core.traffic.breaker import BreakerState
+from hawk.core.traffic.lane import Outcome
+from hawk.core.traffic.prices import cost
+from hawk.core.traffic.usage import Usage
+from hawk.middleman import fields
+from hawk.middleman.body import BYTES_A_TOKEN, Asked
+from hawk.middleman.catalog import Route
+from hawk.middleman.connection import Answer, AnswerError
+from hawk.middleman.deadline import Deadline
+from hawk.middleman.exchange import Exchange, Phase
+from hawk.middleman.house import House
+from hawk.middleman.meter import Meter
+from hawk.middleman.paths import Target
+from hawk.middleman.pool import address_of, failure, target_of
+from hawk.middleman.record import Recording
+from hawk.middleman.refusals import Refusal
+
+_SAID = 500
+"""Bytes of a provider's error that are remembered."""
+
+_REQUEST_IDS = ("x-request-id", "request-id", "x-goog-request-id", "cf-ray")
+
+
+class Sending(NamedTuple):
+    """A request as it goes out."""
+
+    method: str
+    target: Target
+    headers: CIMultiDict[str]
+    body: bytes | AsyncIterator[bytes] | None
+    request: web.BaseRequest
+    recording: Recording | None
+    asked: Asked
+
+
+async def forward(
+    house: House, sending: Sending, exchange: Exchange, route: Route, deadline: Deadline
+) -> web.StreamResponse:
+    """Send it, and pass the answer on.
+
+    Raises:
+        Refusal: There is no answer.
+    """
+    turnstile, ticket = exchange.lane, exchange.ticket
+    assert turnstile is not None
+    assert ticket is not None
+    outcome: Outcome | None = None
+    now = house.loop.time()
+    if not turnstile.breaker.allow(now):
+        turnstile.done(ticket, None)
+        raise breaker_refusal(route, turnstile.breaker.state(now), now)
+    settled = False
+    try:
+        answer = await _ask(house, sending, exchange, route, deadline)
+        try:
+            response, said = await _pass_on(house, sending, exchange, route, deadline, answer)
+        finally:
+            house.pool_of(route).release(address_of(route.base_url), answer)
+        outcome = _outcome(exchange, answer)
+        if answer.status >= 500 or answer.status in (401, 403) or exchange.error is not None:
+            turnstile.breaker.failure(house.loop.time(), said or exchange.error or f"status {answer.status}")
+        else:
+            turnstile.breaker.success(house.loop.time())
+        settled = True
+        return response
+    except Refusal as refusal:
+        if refusal.status in (502, 504):
+            outcome = Outcome(status=0, seconds=house.loop.time() - (exchange.sent or now))
+            turnstile.breaker.failure(house.loop.time(), refusal.message)
+            settled = True
+        raise
+    except asyncio.CancelledError:
+        if exchange.cut is not None and exchange.cut.status == 504:
+            outcome = Outcome(status=0, seconds=house.loop.time() - (exchange.sent or now))
+            turnstile.breaker.failure(house.loop.time(), exchange.cut.message)
+            settled = True
+        raise
+    finally:
+        if not settled:
+            turnstile.breaker.withdrawn(house.loop.time())
+        _account(house, exchange, route, sending)
+        turnstile.done(ticket, outcome)
+        if sending.recording is not None:
+            sending.recording.end(complete=exchange.error is None and not exchange.client_gone and settled)
+
+
+def give_back(exchange: Exchange) -> None:
+    """It was let through and is not sent."""
+    if exchange.lane is not None and exchange.ticket is not None:
+        exchange.lane.done(exchange.ticket, None)
+
+
+async def _ask(
+    house: House, sending: Sending, exchange: Exchange, route: Route, deadline: Deadline
+) -> Answer:
+    """The head of the answer."""
+    name, limits = route.provider.name, route.deadlines
+    exchange.phase = Phase.CONNECTING
+    exchange.sent = house.loop.time()
+    late = f"{name} did not begin to answer within {limits.first_byte:g} s."
+    deadline.set(limits.first_byte, Refusal("hawk_first_byte_timeout", late))
+    if isinstance(sending.body, bytes):
+        sending.headers["content-length"] = str(len(sending.body))
+    elif sending.body is not None and (length := sending.request.headers.get("content-length")) is not None:
+        sending.headers["content-length"] = length
+    elif sending.body is None and sending.method not in ("GET", "HEAD", "DELETE"):
+        sending.headers["content-length"] = "0"
+    address = address_of(route.base_url)
+    target = target_of(address, route.provider.prefix, sending.target.rest, sending.target.query)
+    try:
+        answer = await house.pool_of(route).ask(
+            address, sending.method, target, sending.headers.items(), sending.body, connect=limits.connect
+        )
+    except (OSError, ValueError) as ex:
+        raise failure(name, address, ex) from ex
+    exchange.first_byte = house.loop.time()
+    exchange.upstream_status = answer.status
+    low = answer.lower()
+    exchange.upstream_id = next((low[n][:100] for n in _REQUEST_IDS if n in low), None)
+    return answer
+
+
+async def _pass_on(
+    house: House,
+    sending: Sending,
+    exchange: Exchange,
+    route: Route,
+    deadline: Deadline,
+    answer: Answer,
+) -> tuple[web.StreamResponse, str]:
+    """The answer to the client; also the beginning of it where it is an error."""
+    headers = fields.to_client(answer.headers)
+    headers["x-hawk-request-id"] = exchange.id
+    headers["x-hawk-upstream-status"] = str(answer.status)
+    if exchange.attempt and exchange.attempt.isalnum():
+        headers["x-hawk-attempt"] = exchange.attempt
+    if sending.recording is not None:
+        sending.recording.head(answer.status, answer.headers)
+    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
+    idle = route.deadlines.idle
+    stalled = f"{route.provider.name} stopped in the middle of its answer for {idle:g} s."
+    deadline.set(idle, Refusal("hawk_idle_timeout", stalled))
+    good = answer.status < 400
+    meter = Meter(route.provider.kind, answer.get("content-type"), answer.get("content-encoding").lower())
+    said = b""
+    exchange.status = answer.status
+    exchange.phase = Phase.STREAMING
+    await response.prepare(sending.request)
+    recording = sending.recording
+    try:
+        while chunk := await answer.part():
+            await response.write(chunk)
+            exchange.bytes_out += len(chunk)
+            deadline.move(idle)
+            if good:
+                meter.feed(chunk)
+            elif len(said) < _SAID:
+                said += chunk[:_SAID]
+            if recording is not None:
+                recording.chunk(chunk, house.loop.time())
+    except AnswerError:
+        exchange.error = "hawk_upstream_closed"
+        if sending.request.transport is not None:
+            sending.request.transport.close()  # what it sent is delivered, and no end after it
+        response.force_close()
+        return response, ""
+    except ConnectionError as ex:
+        exchange.client_gone = True
+        raise asyncio.CancelledError from ex
+    finally:
+        exchange.usage = meter.usage()
+        if exchange.usage is None and good and meter.events:
+            exchange.usage = Usage(input=exchange.bytes_in // BYTES_A_TOKEN, output=meter.events)
+    await response.write_eof()
+    return response, " ".join(said[:_SAID].decode("utf-8", "replace").split())
+
+
+def _outcome(exchange: Exchange, answer: Answer) -> Outcome:
+    seconds = (exchange.first_byte or 0.0) - (exchange.sent or 0.0)
+    usage = exchange.usage
+    tokens = usage.input + usage.output + usage.cache_write if usage is not None else 0
+    return Outcome(
+        status=answer.status,
+        seconds=seconds,
+        tokens=tokens,
+        retry_after=_retry_after(answer.lower().get("retry-after")) if answer.status >= 400 else None,
+        headers=answer.lower(),
+    )
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds (RFC 9110, 10.2.3: a number, or a date)."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        when = email.utils.parsedate_to_datetime(value)
+        return max(0.0, (when - when.now(when.tzinfo)).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def _account(house: House, exchange: Exchange, route: Route, sending: Sending) -> None:
+    if exchange.usage is not None and route.price is not None:
+        exchange.usd = cost(exchange.usage, route.price)
+        if exchange.lane is not None:
+            exchange.lane.paid(exchange.usd)
+    if exchange.job and exchange.upstream_status is not None:
+        house.ledger.add(exchange.job, exchange.usage or Usage(), exchange.usd)
+
+
+def breaker_refusal(route: Route, state: BreakerState, now: float) -> Refusal:
+    """Nothing is sent: every request of late has failed."""
+    wait = max(0.0, (state.retry_at or now) - now)
+    said = f" It said last: {state.said}" if state.said else ""
+    message = f"{route.provider.name} fails every request; the next try is in {wait:.0f} s.{said}"
+    return Refusal("hawk_breaker_open", message, retry_after=wait)

@@ -1,0 +1,251 @@
+"""The middleman's own paths: health, metrics, who may use what, a job's own account of itself, administration.
+
+Each is authorised: a person's token may do everything here, a job's token only what is under `/job`. The two health
+paths and the description of the paths are open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from hawk.errors import HawkError
+from hawk.middleman import fields, metrics, openapi, probe, status
+from hawk.middleman.house import House
+from hawk.middleman.keys import KeyStore
+from hawk.middleman.paths import Target
+from hawk.middleman.refusals import Refusal
+from hawk.middleman.tokens import Principal
+
+Handler = Callable[[web.BaseRequest, Target], Awaitable[web.StreamResponse]]
+
+
+def reply(value: Any, code: int = 200, **headers: str) -> web.Response:
+    return web.Response(
+        status=code, body=msgspec.json.encode(value), headers={"content-type": "application/json", **headers}
+    )
+
+
+class OwnPaths:
+    """Handlers by first segment (`table`)."""
+
+    def __init__(self, house: House, keys: KeyStore) -> None:
+        self._house = house
+        self._keys = keys
+        self.table: dict[str, Handler] = {
+            "health": self._health,
+            "metrics": self._metrics,
+            "openapi.json": self._openapi,
+            "permitted_models": self._permitted_models,
+            "permitted_models_info": self._permitted_models_info,
+            "public_models_info": self._public_models_info,
+            "model_groups": self._model_groups,
+            "admin": self._admin,
+            "job": self._job,
+        }
+
+    # --- who may ------------------------------------------------------------------------------------------
+
+    def _who(self, request: web.BaseRequest, target: Target) -> Principal:
+        token = fields.credential(request.headers) or target.key
+        return self._house.verifier.who(token, time.time())
+
+    def _person(self, request: web.BaseRequest, target: Target) -> None:
+        principal = self._who(request, target)
+        if principal.claims is not None:
+            raise Refusal(
+                "hawk_not_permitted", "A job's token may not do this; it takes a person's access token."
+            )
+
+    def _claimed(self, request: web.BaseRequest, target: Target) -> Principal:
+        principal = self._who(request, target)
+        if principal.claims is None:
+            raise Refusal("hawk_not_permitted", "This is a job's own account; it takes a job's token.")
+        return principal
+
+    # --- open ---------------------------------------------------------------------------------------------
+
+    async def _health(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _only(request, "GET", "HEAD")
+        if target.rest == "/live":
+            return reply({"status": "live"})
+        if target.rest == "/ready":
+            draining = self._house.draining
+            return reply({"status": "draining" if draining else "ready"}, 503 if draining else 200)
+        raise _unknown(target)
+
+    async def _openapi(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _only(request, "GET", "HEAD")
+        _bare(target)
+        return reply(openapi.document())
+
+    # --- for anyone with a token ----------------------------------------------------------------------------
+
+    async def _metrics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _only(request, "GET", "HEAD")
+        _bare(target)
+        self._person(request, target)
+        return web.Response(body=metrics.render(self._house), headers={"content-type": metrics.CONTENT_TYPE})
+
+    async def _permitted_models(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _only(request, "GET", "HEAD", "POST")
+        _bare(target)
+        principal = await self._asker(request, target)
+        return reply([model["name"] for model in self._models(principal)])
+
+    async def _permitted_models_info(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _only(request, "GET", "HEAD", "POST")
+        _bare(target)
+        return reply(self._models(await self._asker(request, target)))
+
+    async def _public_models_info(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _only(request, "GET", "HEAD", "POST")
+        _bare(target)
+        await self._asker(request, target)
+        return reply([model for model in self._models(None) if model["public"]])
+
+    async def _model_groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _only(request, "GET", "HEAD")
+        _bare(target)
+        principal = self._who(request, target)
+        asked = set(request.query.getall("model", []))
+        models = [m for m in self._models(principal) if not asked or asked & {m["name"], m["inspect_name"]}]
+        groups = {m["name"]: m["groups"][0] if m["groups"] else "model-access-public" for m in models}
+        return reply(
+            {
+                "groups": groups,
+                "labs": {m["name"]: m["lab"] for m in models},
+                "providers": {m["name"]: m["provider"] for m in models},
+                "dead": [m["name"] for m in models if m["dead"]],
+            }
+        )
+
+    async def _asker(self, request: web.BaseRequest, target: Target) -> Principal:
+        """Who asks, by header or, as the public client does it, by `api_key` in the body."""
+        token = fields.credential(request.headers) or target.key
+        if token is None and request.can_read_body:
+            body = await _json(request)
+            given = body.get("api_key")
+            token = given if isinstance(given, str) else None
+        return self._house.verifier.who(token, time.time())
+
+    def _models(self, principal: Principal | None) -> list[dict[str, Any]]:
+        return status.models(self._house, principal)
+
+    # --- a job's own --------------------------------------------------------------------------------------
+
+    async def _job(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        principal = self._claimed(request, target)
+        if target.rest == "/keys":
+            _only(request, "PUT")
+            body = await _json(request)
+            if not all(isinstance(v, str) for v in body.values()):
+                raise Refusal("hawk_bad_request", "Keys are text, by the name of their environment variable.")
+            self._house.set_keys(principal, {str(k): str(v) for k, v in body.items()})
+            providers = [provider.name for provider in self._house.catalog.providers()]
+            return reply({"keys": len(body), "providers": providers})
+        if target.rest:
+            raise _unknown(target)
+        _only(request, "GET", "HEAD", "DELETE")
+        if request.method == "DELETE":
+            return reply({"closed": self._house.revoke(principal.job)})
+        self._house.job(principal)
+        return reply({**status.job(self._house, principal.job), "instance": self._house.instance})
+
+    # --- administration -----------------------------------------------------------------------------------
+
+    async def _admin(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        self._person(request, target)
+        match target.rest.split("/")[1:]:
+            case ["status"]:
+                _only(request, "GET", "HEAD")
+                return reply(status.document(self._house))
+            case ["models"]:
+                _only(request, "GET", "HEAD")
+                return reply(self._models(None))
+            case ["prices"]:
+                _only(request, "GET", "HEAD")
+                return reply(self._house.catalog.prices())
+            case ["reload"]:
+                _only(request, "POST")
+                return await self._reload()
+            case ["probe"]:
+                _only(request, "POST")
+                return await self._probe(request)
+            case ["jobs", job, "revoke"]:
+                _only(request, "POST")
+                return reply({"closed": self._house.revoke(job)})
+            case ["keys", *where] if len(where) <= 2:
+                return await self._admin_keys(request, where)
+            case _:
+                raise _unknown(target)
+
+    async def _reload(self) -> web.Response:
+        try:
+            catalog = self._house.reload()
+        except HawkError as ex:
+            raise Refusal(
+                "hawk_bad_request", f"The old configuration stays: {ex.message} {ex.remedy or ''}"
+            ) from ex
+        counts = {"providers": len(catalog.providers()), "models": len(catalog.models())}
+        return reply({**counts, "keys": len(await asyncio.to_thread(self._keys.list))})
+
+    async def _probe(self, request: web.BaseRequest) -> web.Response:
+        body = await _json(request)
+        model, job = body.get("model"), body.get("job")
+        if not isinstance(model, str) or not isinstance(job, str | None):
+            raise Refusal("hawk_bad_request", 'Send {"model": "openai/gpt-5", "job": null}.')
+        return reply(await probe.both_ways(self._house, model, job))
+
+    async def _admin_keys(self, request: web.BaseRequest, where: list[str]) -> web.Response:
+        _only(request, "GET", "HEAD", *(("PUT", "DELETE") if where else ()))
+        try:
+            if not where:
+                return reply(await asyncio.to_thread(self._keys.list))
+            account = where[1] if len(where) > 1 else "default"
+            if request.method == "PUT":
+                value = (await _json(request)).get("value")
+                if not isinstance(value, str):
+                    raise Refusal("hawk_bad_request", 'Send {"value": "the key"}.')
+                info: Any = await asyncio.to_thread(self._keys.set, where[0], value, account)
+            elif request.method == "DELETE":
+                await asyncio.to_thread(self._keys.remove, where[0], account)
+                info = {"removed": f"{where[0]}/{account}"}
+            else:
+                found = await asyncio.to_thread(self._keys.list)
+                return reply(
+                    [k for k in found if k.provider == where[0] and (len(where) == 1 or k.account == account)]
+                )
+            self._house.reload()
+        except HawkError as ex:
+            raise Refusal("hawk_bad_request", f"{ex.message} {ex.remedy or ''}".strip()) from ex
+        return reply(info)
+
+
+async def _json(request: web.BaseRequest) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(await request.read() or b"{}")
+    except (msgspec.MsgspecError, web.HTTPRequestEntityTooLarge) as ex:
+        raise Refusal("hawk_bad_request", "The body is not JSON.") from ex
+    if not isinstance(found, dict):
+        raise Refusal("hawk_bad_request", "The body is not a JSON object.")
+    return found
+
+
+def _only(request: web.BaseRequest, *methods: str) -> None:
+    if request.method not in methods:
+        raise Refusal("hawk_method_not_allowed", f"Allowed here: {', '.join(methods)}.")
+
+
+def _bare(target: Target) -> None:
+    if target.rest:
+        raise _unknown(target)
+
+
+def _unknown(target: Target) -> Refusal:
+    return Refusal("hawk_unknown_path", f"There is no /{target.provider}{target.rest} here.")

@@ -1,0 +1,241 @@
+"""One request through the middleman: who asks, may it, may it now, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from hawk.config.providers import Kind
+from hawk.core.traffic.lane import Ticket
+from hawk.middleman import fields, forward, playback
+from hawk.middleman.body import Asked, model_in_path, read_body
+from hawk.middleman.catalog import Route
+from hawk.middleman.deadline import Deadline
+from hawk.middleman.exchange import Exchange, Phase
+from hawk.middleman.house import House
+from hawk.middleman.paths import Target, parse
+from hawk.middleman.refusals import Refusal
+from hawk.middleman.tokens import Principal
+from hawk.middleman.traces import child_of
+
+SIGN_OF_LIFE = 15.0
+"""Seconds after which a queued client is told that it is still there (`102 Processing`, RFC 2518): its own time-out for an
+answer must not end what only waits for its turn."""
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+
+_log = logging.getLogger(__name__)
+
+Own = Callable[[web.BaseRequest, Target], Awaitable[web.StreamResponse]]
+
+
+class Relay:
+    """The handler of every request.
+
+    Args:
+        own: The middleman's own paths, by first segment.
+    """
+
+    def __init__(self, house: House, own: Mapping[str, Own]) -> None:
+        self._house = house
+        self._own = own
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        house = self._house
+        exchange = Exchange(house.next_id(), now=house.loop.time(), wall=time.time())
+        dialect = Kind.OPENAI
+        try:
+            target = parse(request.raw_path)
+            own = self._own.get(target.provider)
+            if own is not None:
+                return await own(request, target)
+            dialect = house.kind_of(target.provider)
+            exchange.transport = request.transport
+            exchange.task = asyncio.current_task()
+            return await self._relay(request, target, exchange, dialect)
+        except Refusal as refusal:
+            return _refused(exchange, refusal, dialect)
+        except asyncio.CancelledError:
+            if exchange.cut is None:
+                exchange.client_gone = True
+                raise
+            exchange.error = exchange.cut.kind
+            if exchange.phase is Phase.STREAMING or exchange.task is None:
+                raise
+            exchange.task.uncancel()
+            return _refused(exchange, exchange.cut, dialect)
+        except Exception:
+            _log.exception("request %s", exchange.id)
+            if exchange.phase is Phase.STREAMING:
+                raise
+            fault = Refusal(
+                "hawk_internal", f"A fault of the middleman's own; its log names request {exchange.id}."
+            )
+            return _refused(exchange, fault, dialect)
+        finally:
+            if exchange.provider:
+                exchange.phase = Phase.DONE
+                exchange.ended = house.loop.time()
+                exchange.task = exchange.transport = None
+                house.finish(exchange)
+
+    async def _relay(
+        self, request: web.BaseRequest, target: Target, exchange: Exchange, dialect: Kind
+    ) -> web.StreamResponse:
+        house = self._house
+        if request.method not in _METHODS:
+            raise Refusal("hawk_method_not_allowed", f"{request.method[:20]} is not passed on.")
+        token = fields.credential(request.headers) or target.key
+        principal = house.verifier.who(token, exchange.wall)
+        if principal.claims is not None and target.provider in principal.claims.upstreams:
+            dialect = Kind(principal.claims.upstreams[target.provider].kind)
+        _identify(exchange, principal, request.headers)
+        exchange.provider, exchange.path = target.provider, target.rest
+        house.exchanges.add(exchange)
+        if house.draining:
+            raise Refusal("hawk_draining", "The middleman is about to end; try again.", retry_after=1)
+        if request.headers.get("expect", "").lower() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body, asked = await _read(request, dialect, target)
+        exchange.model = asked.model
+        exchange.bytes_in = len(body) if isinstance(body, bytes) else 0
+        house.check_model(principal, target.provider, asked.model)
+        house.job(principal, token)
+        house.check_budget(principal)
+        cassette = principal.claims.cassette if principal.claims is not None else None
+        if cassette is not None and cassette.mode == "replay":
+            return await playback.replay(house, request, target, exchange, principal, body)
+        route = house.route(principal, target.provider, asked.model)
+        exchange.account = route.account
+        trace = child_of(request.headers.get("traceparent"))
+        exchange.trace_id, exchange.span_id, exchange.parent_id = (
+            trace.trace_id,
+            trace.span_id,
+            trace.parent_id,
+        )
+        with_key = fields.to_provider(
+            request.headers.items(),
+            kind=route.provider.kind,
+            key=route.key,
+            extra=route.headers,
+            traceparent=trace.traceparent,
+        )
+        recording = None
+        if cassette is not None:
+            secrets = tuple(secret for secret in (route.key, token) if secret)
+            recording = playback.record(house, target, exchange, principal, body, secrets)
+        deadline = Deadline(house.loop, exchange.end_by)
+        try:
+            await self._admit(request, exchange, route, asked, deadline)
+            try:
+                house.check_budget(principal)  # others may have used it up meanwhile
+            except Refusal:
+                forward.give_back(exchange)
+                raise
+            sending = forward.Sending(request.method, target, with_key, body, request, recording, asked)
+            return await forward.forward(house, sending, exchange, route, deadline)
+        finally:
+            deadline.clear()
+
+    async def _admit(
+        self, request: web.BaseRequest, exchange: Exchange, route: Route, asked: Asked, deadline: Deadline
+    ) -> None:
+        """Wait until it may go.
+
+        Raises:
+            Refusal: The provider fails every request, or its turn did not come in time.
+        """
+        house = self._house
+        turnstile = house.turnstile(route, asked.model)
+        now = house.loop.time()
+        irid = request.headers.get("x-irid", "")
+        ticket = Ticket(
+            exchange.job, asked.tokens, exchange.arrived, key=f"{exchange.job}/{irid}" if irid else ""
+        )
+        breaker = turnstile.breaker.state(now)
+        if breaker.open and breaker.retry_at is not None and breaker.retry_at > now:
+            raise forward.breaker_refusal(route, breaker, now)
+        exchange.lane, exchange.ticket = turnstile, ticket
+        name = route.provider.name
+        deadline.total(
+            route.deadlines.total,
+            Refusal("hawk_total_timeout", f"{name} took longer than {route.deadlines.total:g} s in all."),
+        )
+        if not turnstile.ask(ticket):
+            exchange.phase = Phase.QUEUED
+            late = f"No place at {name} ({asked.model}) within {route.deadlines.queue:g} s."
+            deadline.set(route.deadlines.queue, Refusal("hawk_queue_timeout", late, retry_after=5))
+            alive = _SignsOfLife(request, house.loop)
+            try:
+                await turnstile.granted(ticket)
+            finally:
+                alive.stop()
+        exchange.admitted = house.loop.time()
+
+
+class _SignsOfLife:
+    """Says `102 Processing` to a client that waits, where its HTTP knows that."""
+
+    def __init__(self, request: web.BaseRequest, loop: asyncio.AbstractEventLoop) -> None:
+        self._request, self._loop = request, loop
+        self._timer: asyncio.TimerHandle | None = None
+        if request.version >= (1, 1):
+            self._timer = loop.call_later(SIGN_OF_LIFE, self._say)
+
+    def _say(self) -> None:
+        transport = self._request.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+            self._timer = self._loop.call_later(SIGN_OF_LIFE, self._say)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _identify(exchange: Exchange, principal: Principal, headers: Mapping[str, str]) -> None:
+    """Who asks, for which attempt. A job's name comes from its token alone."""
+    exchange.user, exchange.job = principal.user, principal.job
+    exchange.task_name = unquote(headers.get("x-hawk-task", "")[:600])
+    exchange.sample = unquote(headers.get("x-hawk-sample", "")[:600])
+    exchange.sample_uuid = headers.get("x-hawk-sample-uuid", "")[:100]
+    exchange.attempt = headers.get("x-hawk-attempt", "")[:20]
+    retry = headers.get("x-stainless-retry-count", "0")
+    exchange.retry = int(retry) if retry.isdecimal() and len(retry) < 6 else 0
+
+
+async def _read(
+    request: web.BaseRequest, kind: Kind, target: Target
+) -> tuple[bytes | AsyncIterator[bytes] | None, Asked]:
+    """The body, whole where the model stands in it, else as it comes."""
+    if not request.can_read_body:
+        return None, Asked(model_in_path(kind, target.rest), streaming=False, tokens=0)
+    packed = request.headers.get("content-encoding", "identity") != "identity"
+    if "json" not in request.headers.get("content-type", "json") or packed:
+        return request.content.iter_any(), Asked(model_in_path(kind, target.rest), streaming=False, tokens=0)
+    try:
+        body = await request.read()
+    except web.HTTPRequestEntityTooLarge as ex:
+        raise Refusal(
+            "hawk_body_too_large", "The request is larger than this middleman takes.", no_retry=True
+        ) from ex
+    return body, read_body(kind, target.rest, body) if body else Asked(None, streaming=False, tokens=0)
+
+
+def _refused(exchange: Exchange, refusal: Refusal, dialect: Kind) -> web.Response:
+    exchange.status, exchange.error = refusal.status, refusal.kind
+    headers = refusal.headers()
+    headers["x-hawk-request-id"] = exchange.id
+    if exchange.attempt:
+        headers["x-hawk-attempt"] = printable(exchange.attempt)
+    return web.Response(status=refusal.status, headers=headers, body=refusal.body(dialect))
+
+
+def printable(text: str) -> str:
+    """A value that came from outside, as a header may hold it."""
+    return "".join(c if " " < c < "\x7f" else "_" for c in text)

@@ -1,0 +1,204 @@
+"""One middleman, from the first look at its configuration to the last answer."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from hawk import __version__
+from hawk.config.settings import Settings
+from hawk.config.token import current_user, ensure_token, token_user
+from hawk.errors import HawkError, ServerUnavailableError
+from hawk.middleman.catalog import Catalog, addresses_of, load_catalog
+from hawk.middleman.house import House
+from hawk.middleman.keys import KeyStore
+from hawk.middleman.own import OwnPaths
+from hawk.middleman.presence import Presence, presence_file
+from hawk.middleman.relay import Relay
+from hawk.middleman.spans import SpanWriter
+from hawk.middleman.tokens import Verifier, signing_key
+from hawk.store.locks import holder
+from hawk.store.rundir import write_json
+
+LARGEST = 512 << 20
+"""Bytes of a request body that is read whole."""
+
+MAX_FIELD = 65536
+"""Bytes that one header field of a request may have."""
+
+LONELY = 60.0
+"""Seconds after which an embedded middleman without server and job ends."""
+
+_log = logging.getLogger("hawk.middleman")
+
+
+class Request(web.BaseRequest):
+    """A request whose body may be large."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, client_max_size=LARGEST, **named)
+
+
+async def serve(settings: Settings, options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Everything from the first look at the configuration to the last answer.
+
+    Raises:
+        HawkError: The configuration is wrong, or the address is taken.
+    """
+    keys = KeyStore(settings.home, environ)
+
+    listener = bind(options.host, options.port, any_free=options.embedded)
+    port = listener.getsockname()[1]
+
+    def load() -> Catalog:
+        own = addresses_of(options.host, port)
+        return load_catalog(settings.home, environ, keys, standalone=not options.embedded, own=own)
+
+    catalog = load()
+    token = ensure_token(settings)
+    verifier = Verifier(
+        signing_key(settings.home),
+        person=token,
+        user=token_user(token) or current_user(),
+        revoked_file=settings.home / "middleman-revoked.json",
+    )
+    spans = SpanWriter(settings.root)
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    house = House(catalog, verifier, spans, load=load, url=f"http://{host}:{port}")
+    relay = Relay(house, OwnPaths(house, keys).table)
+    server = web.Server(
+        relay,
+        handler_cancellation=True,
+        request_factory=lambda message, payload, protocol, writer, task: Request(
+            message, payload, protocol, writer, task, house.loop
+        ),
+        access_log=None,
+        auto_decompress=False,
+        max_line_size=MAX_FIELD,
+        max_field_size=MAX_FIELD,
+        keepalive_timeout=75.0,
+    )
+    runner = web.ServerRunner(server, handle_signals=False)
+    await runner.setup()
+    site = web.SockSite(runner, listener, backlog=2048)
+    writer = asyncio.create_task(spans.run())
+    try:
+        await site.start()
+        gc.collect()
+        gc.freeze()
+        write_json(
+            presence_file(settings.home),
+            Presence(url=house.url, pid=os.getpid(), instance=house.instance, version=__version__),
+        )
+        _log.info("hawk middleman %s listens on %s", __version__, house.url)
+        await until_ended(house, settings, embedded=options.embedded)
+        await drain(house, options.drain)
+    finally:
+        writer.cancel()
+        await runner.cleanup()
+        house.close()
+        await asyncio.to_thread(spans.flush)
+    return 0
+
+
+async def until_ended(house: House, settings: Settings, *, embedded: bool) -> None:
+    """Return at a signal, or when an embedded one has had nobody to serve for a while. SIGHUP reloads."""
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        house.loop.add_signal_handler(number, ended.set)
+    house.loop.add_signal_handler(signal.SIGHUP, _reload, house)
+    lonely_since: float | None = None
+    while not ended.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), LONELY / 4)
+        if not embedded or ended.is_set():
+            continue
+        if house.exchanges.count or await asyncio.to_thread(needed, settings):
+            lonely_since = None
+        elif lonely_since is None:
+            lonely_since = house.loop.time()
+        elif house.loop.time() - lonely_since >= LONELY:
+            _log.info("no server and no job: ends")
+            return
+
+
+def needed(settings: Settings) -> bool:
+    """Whether a server or a supervisor lives that may want it."""
+    if _server_lives(settings):
+        return True
+    return any(holder(lock) is not None for lock in supervisor_locks(settings.root))
+
+
+def supervisor_locks(root: Path) -> Iterator[Path]:
+    return root.glob("*/supervisor.lock")
+
+
+def _server_lives(settings: Settings) -> bool:
+    import fcntl
+
+    try:
+        fd = os.open(settings.server_lock, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+async def drain(house: House, seconds: float) -> None:
+    """Let requests on their way end; new ones are told to come again."""
+    house.draining = True
+    deadline = house.loop.time() + seconds
+    _log.info("ends; %d requests on their way", house.exchanges.count)
+    while house.exchanges.count and house.loop.time() < deadline:  # noqa: ASYNC110  # the data path sets no event
+        await asyncio.sleep(0.02)
+
+
+def bind(host: str, port: int, *, any_free: bool) -> socket.socket:
+    """Listen there; on another port where that one is taken and any will do.
+
+    Raises:
+        ServerUnavailableError: The port is taken, or the address is not this machine's.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError:
+            if not (any_free and port):
+                raise
+            _log.warning("port %d is taken: jobs that were started with it can't reach models", port)
+            listener.bind((host, 0))
+        listener.setblocking(False)
+    except OSError as ex:
+        raise ServerUnavailableError(
+            f"The middleman can't listen on {host} port {port}: {ex.strerror or ex}.",
+            remedy="Choose another port; 0 takes any free one.",
+            url=f"http://{host}:{port}",
+        ) from ex
+    return listener
+
+
+def _reload(house: House) -> None:
+    try:
+        house.reload()
+        _log.info("configuration read again")
+    except HawkError as ex:
+        _log.error("the old configuration stays: %s", ex.message)

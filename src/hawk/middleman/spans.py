@@ -1,0 +1,159 @@
+"""What became of each request, a line each, in the run directory of its job: `spans/middleman.jsonl`.
+
+Lines are collected and written by a thread: the data path never waits for a disk. A disk that is full costs lines, and
+says so once; it never costs a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from hawk.core.traffic.ledger import Spend
+from hawk.middleman.exchange import Exchange
+from hawk.store.rundir import read_json, write_json
+
+PERIOD = 0.25
+"""Seconds between writes: what a `kill -9` can lose."""
+
+_MOST = 100_000
+"""Lines that may wait in memory."""
+
+_log = logging.getLogger(__name__)
+_encoder = msgspec.json.Encoder()
+
+
+class Span(msgspec.Struct, omit_defaults=True):
+    """One request. Durations in seconds; `attempt` is the attempt's number; `error` a type of ours or the provider's text."""
+
+    id: str
+    at: str
+    provider: str
+    model: str | None
+    path: str
+    status: int
+    seconds: float
+    task: str = ""
+    sample: str = ""
+    sample_uuid: str = ""
+    attempt: str = ""
+    account: str = ""
+    upstream_status: int | None = None
+    upstream_id: str | None = None
+    queued: float = 0.0
+    first_byte: float | None = None
+    retry: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    usd: float | None = None
+    error: str | None = None
+    client_gone: bool = False
+    replayed: bool = False
+    trace_id: str = ""
+    span_id: str = ""
+    parent_id: str | None = None
+
+
+def span_of(exchange: Exchange) -> Span:
+    """The record of a request that has ended."""
+    x = exchange
+    ended = x.ended if x.ended is not None else x.arrived
+    usage = x.usage
+    return Span(
+        id=x.id,
+        at=datetime.fromtimestamp(x.wall, UTC).isoformat(),
+        provider=x.provider,
+        model=x.model,
+        path=x.path,
+        status=x.status,
+        seconds=round(ended - x.arrived, 4),
+        task=x.task_name,
+        sample=x.sample,
+        sample_uuid=x.sample_uuid,
+        attempt=x.attempt,
+        account=x.account,
+        upstream_status=x.upstream_status,
+        upstream_id=x.upstream_id,
+        queued=round((x.admitted or ended) - x.arrived, 4),
+        first_byte=round(x.first_byte - x.arrived, 4) if x.first_byte is not None else None,
+        retry=x.retry,
+        input=usage.input if usage else 0,
+        output=usage.output if usage else 0,
+        cache_read=usage.cache_read if usage else 0,
+        cache_write=usage.cache_write if usage else 0,
+        usd=x.usd,
+        error=x.error,
+        client_gone=x.client_gone,
+        replayed=x.replayed,
+        trace_id=x.trace_id,
+        span_id=x.span_id,
+        parent_id=x.parent_id,
+    )
+
+
+class SpanWriter:
+    """Writes spans and spend below the root of run directories; nothing where there is none.
+
+    Attributes:
+        lost: Lines that could not be written.
+    """
+
+    def __init__(self, root: Path | None) -> None:
+        self._root = root
+        self._spans: dict[str, list[Exchange]] = {}
+        self._spend: dict[str, Spend] = {}
+        self._count = 0
+        self.lost = 0
+
+    def add(self, exchange: Exchange, spend: Spend | None) -> None:
+        if self._root is None or not exchange.job:
+            return
+        if self._count >= _MOST:
+            self.lost += 1
+            return
+        self._spans.setdefault(exchange.job, []).append(exchange)
+        self._count += 1
+        if spend is not None:
+            self._spend[exchange.job] = spend
+
+    def spend_of(self, job: str) -> Spend | None:
+        """What an earlier middleman knew that a job has spent."""
+        return read_json(self._root / job / "spans" / "spend.json", Spend) if self._root is not None else None
+
+    async def run(self) -> None:
+        """Write again and again, until canceled; `flush` then writes the rest."""
+        while True:
+            await asyncio.sleep(PERIOD)
+            if self._count:
+                await asyncio.to_thread(self.flush)
+
+    def flush(self) -> None:
+        """Write what there is."""
+        spans, self._spans = self._spans, {}
+        spend, self._spend = self._spend, {}
+        self._count = 0
+        for job, exchanges in spans.items():
+            self._write(job, exchanges, spend.get(job))
+
+    def _write(self, job: str, exchanges: list[Exchange], spend: Spend | None) -> None:
+        assert self._root is not None
+        run_dir = self._root / job
+        if not run_dir.is_dir():
+            return  # of another machine, or deleted
+        try:
+            directory = run_dir / "spans"
+            directory.mkdir(exist_ok=True)
+            with (directory / "middleman.jsonl").open("ab") as file:
+                file.write(b"".join(_encoder.encode(span_of(x)) + b"\n" for x in exchanges))
+            if spend is not None:
+                write_json(directory / "spend.json", spend, durable=False)
+        except OSError as ex:
+            if not self.lost:
+                _log.warning("spans of job %s can't be written: %s", job, ex.strerror)
+            self.lost += len(exchanges)

@@ -1,0 +1,164 @@
+"""What a person sees of a middleman: lanes, jobs, open requests; and models, as the public client reads them."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from hawk import __version__
+from hawk.middleman.admission import Turnstile
+from hawk.middleman.exchange import Exchange
+from hawk.middleman.house import House
+from hawk.middleman.tokens import Principal
+
+_OPEN = 200
+"""Open requests that are listed, the oldest."""
+
+
+def document(house: House) -> dict[str, Any]:
+    """The whole of `GET /admin/status`."""
+    now = house.loop.time()
+    exchanges = sorted(house.exchanges, key=lambda x: x.arrived)
+    return {
+        "instance": house.instance,
+        "version": __version__,
+        "pid": os.getpid(),
+        "url": house.url,
+        "started_at": _iso(house.started_at),
+        "draining": house.draining,
+        "open": len(exchanges),
+        "spans_lost": house.spans.lost,
+        "lanes": [_lane(house, turnstile, now) for turnstile in house.turnstiles.values()],
+        "jobs": [job(house, name) for name in house.jobs if name],
+        "requests": [_request(house, exchange, now) for exchange in exchanges[:_OPEN]],
+    }
+
+
+def job(house: House, name: str) -> dict[str, Any]:
+    """A job's account: what it spent, what it has on its way."""
+    spend = house.ledger.spend(name)
+    known = house.jobs.get(name)
+    exchanges = house.exchanges.of(name)
+    waiting = sum(x.admitted is None for x in exchanges)
+    return {
+        "job": name,
+        "requests": spend.requests,
+        "tokens": spend.tokens,
+        "usd": spend.usd if spend.requests > spend.unpriced else None,
+        "unpriced": spend.unpriced,
+        "in_flight": len(exchanges) - waiting,
+        "waiting": waiting,
+        "budget": msgspec.to_builtins(known.budget) if known is not None else {"usd": None, "tokens": None},
+        "exhausted": house.ledger.exhausted(name, known.budget) if known is not None else None,
+    }
+
+
+def models(house: House, principal: Principal | None) -> list[dict[str, Any]]:
+    """Models that somebody may use (None: all). Prices are in dollars per million tokens."""
+    found = []
+    for info in house.catalog.models():
+        if principal is not None and not house.may_use(principal, info.provider, info.model):
+            continue
+        price = info.price
+        found.append(
+            {
+                "name": info.name.partition("/")[2],
+                "inspect_name": info.name,
+                "provider": info.provider,
+                "lab": info.provider,
+                "groups": list(info.groups),
+                "public": not info.groups or "model-access-public" in info.groups,
+                "reachable": info.reachable,
+                "dead": info.dead,
+                "is_chat": True,
+                "are_details_secret": False,
+                "is_zdr": False,
+                "raw_cot": False,
+                "context_length": price.context if price is not None else None,
+                "output_limit": None,
+                "input_cost_per_1m": price.input if price is not None else None,
+                "output_cost_per_1m": price.output if price is not None else None,
+                "cache_read_cost_per_1m": price.cache_read if price is not None else None,
+                "cache_write_cost_per_1m": price.cache_write if price is not None else None,
+            }
+        )
+    return found
+
+
+def _lane(house: House, turnstile: Turnstile, now: float) -> dict[str, Any]:
+    provider, account, model = turnstile.name
+    state = turnstile.lane.state(now)
+    breaker = turnstile.breaker.state(now)
+    jobs = dict.fromkeys([*state.in_flight, *state.waiting])
+    return {
+        "provider": provider,
+        "account": account,
+        "model": model or None,
+        "limit": state.limit,
+        "most": state.most,
+        "in_flight": sum(state.in_flight.values()),
+        "waiting": sum(state.waiting.values()),
+        "by_job": [
+            {
+                "job": name or None,
+                "in_flight": state.in_flight.get(name, 0),
+                "waiting": state.waiting.get(name, 0),
+                "oldest_wait_s": round(now - state.oldest[name], 2) if name in state.oldest else None,
+            }
+            for name in jobs
+        ],
+        "paused_until": _at(house, state.paused_until),
+        "paused_why": state.paused_why,
+        "learnt_per_minute": state.learnt_per_minute,
+        "requests_per_minute": state.requests_last_minute,
+        "tokens_per_minute": state.tokens_last_minute,
+        "usd_per_minute": turnstile.usd_last_minute(now),
+        "status_429_last_minute": state.refused_last_minute,
+        "errors_last_minute": state.errors_last_minute,
+        "latency_p50_s": state.p50,
+        "latency_p95_s": state.p95,
+        "breaker": {
+            "open": breaker.open,
+            "since": _at(house, breaker.since),
+            "retry_at": _at(house, breaker.retry_at),
+            "said": breaker.said,
+        },
+    }
+
+
+def _request(house: House, x: Exchange, now: float) -> dict[str, Any]:
+    waiting = x.lane.why(x.ticket) if x.lane is not None and x.ticket is not None else None
+    return {
+        "id": x.id,
+        "job": x.job or None,
+        "task": x.task_name,
+        "sample": x.sample,
+        "sample_uuid": x.sample_uuid,
+        "attempt": x.attempt,
+        "provider": x.provider,
+        "account": x.account,
+        "model": x.model,
+        "phase": x.phase,
+        "since": _iso(x.wall),
+        "age_s": round(now - x.arrived, 2),
+        "first_byte_s": round(x.first_byte - x.arrived, 3) if x.first_byte is not None else None,
+        "bytes_out": x.bytes_out,
+        "place": waiting.place if waiting is not None else None,
+        "reason": waiting.reason if waiting is not None else None,
+        "until": _at(house, waiting.until) if waiting is not None else None,
+        "holders": waiting.holders if waiting is not None else None,
+        "retry": x.retry,
+        "trace_id": x.trace_id,
+    }
+
+
+def _at(house: House, when: float | None) -> str | None:
+    """A time of the event loop's clock, for people."""
+    return None if when is None else _iso(house.started_at + (when - house.loop_started))
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,187 @@
+"""A job's way to its models: the middleman, a token for it, and what the job has spent there.
+
+A thread watches it, so that a middleman that is gone or does not answer holds nothing up: it is started again, and told
+the job's own keys, which it holds in memory only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hawk.config.providers import client_environment, hidden_variables
+from hawk.config.settings import Settings
+from hawk.config.upstreams import TOKEN_VARIABLE, URL_VARIABLE, JobUpstream, providers_of, upstreams_of
+from hawk.core.snapshot import ModelUse
+from hawk.core.traffic.ledger import Budget
+from hawk.errors import HawkError
+from hawk.middleman import calls, presence
+from hawk.store.rundir import JobSpec, RunDir
+
+if TYPE_CHECKING:
+    from hawk.middleman.tokens import Cassette, Upstream
+
+LOOK = 0.5
+"""Seconds between looks at the middleman and at what the job has spent there."""
+
+
+class ModelAccess:
+    """The middleman, for one job.
+
+    Attributes:
+        use: What the job has spent and has on its way, as of the last look; None before the first.
+    """
+
+    def __init__(
+        self, run_dir: RunDir, spec: JobSpec, secrets: Mapping[str, str], settings: Settings
+    ) -> None:
+        self._run_dir, self._spec, self._settings = run_dir, spec, settings
+        self._secrets = dict(secrets)
+        self._config = spec.config
+        self._options: Mapping[str, Any] = spec.config.get("middleman") or {}
+        self._own = self._own_variables()
+        self._upstreams = upstreams_of(self._config, self._own)
+        self._url: str | None = None
+        self._token = ""
+        self._instance: str | None = None
+        self._local: frozenset[str] = frozenset()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.use: ModelUse | None = None
+
+    @property
+    def on(self) -> bool:
+        """Whether this job's requests go through it."""
+        return self._settings.middleman and not self._options.get("off")
+
+    def open(self) -> None:
+        """Make sure that there is a middleman, and that it knows this job.
+
+        Raises:
+            HawkError: It does not start.
+        """
+        if not self.on or self._url is not None:
+            return
+        from hawk.middleman.tokens import (  # a library of cryptography: not for who needs none
+            mint,
+            signing_key,
+        )
+
+        found = presence.ensure(self._settings)
+        self._token = mint(
+            signing_key(self._settings.home),
+            job=self._spec.job_id,
+            user=self._spec.created_by or "",
+            models=tuple(self._options.get("models") or ("*",)),
+            budget=self._budget(),
+            upstreams={u.name: _claim(u) for u in self._upstreams},
+            cassette=self._cassette(),
+        )
+        try:
+            self._introduce(found)
+        except OSError as ex:
+            raise HawkError(
+                f"The middleman at {found.url} does not answer: {ex}.", remedy="hawk middleman status"
+            ) from ex
+        self._url = found.url
+        self._thread = threading.Thread(target=self._watch, name="middleman", daemon=True)
+        self._thread.start()
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """A worker's variables instead of those that it would inherit: addresses and a token, no key."""
+        if self._url is None:
+            return dict(inherited)
+        providers = providers_of(self._config, self._own)
+        hidden = hidden_variables(providers.values())
+        kept = {name: value for name, value in inherited.items() if name not in hidden}
+        brought = {u.name for u in self._upstreams}
+        served = [p for p in providers.values() if not p.local or p.name in brought or p.name in self._local]
+        access = {URL_VARIABLE: self._url, TOKEN_VARIABLE: self._token}
+        return {**kept, **client_environment(self._url, self._token, served), **access}
+
+    def revoke(self) -> None:
+        """End every request of this job now."""
+        self._tell("DELETE", "/job")
+
+    def close(self) -> None:
+        """The job has ended: its token is good for nothing any more."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=LOOK + 6)
+            self._look()
+            self.revoke()
+            self._thread = None
+
+    # --- what it says to the middleman ----------------------------------------------------------------------
+
+    def _introduce(self, found: presence.Presence) -> None:
+        hidden = hidden_variables(providers_of(self._config, self._own).values())
+        keys = {name: value for name, value in self._own.items() if name in hidden}
+        answer = calls.call(found.url, self._token, "PUT", "/job/keys", keys, timeout=10)
+        self._local = frozenset(answer.get("providers") or ())
+        self._instance = found.instance
+
+    def _tell(self, method: str, path: str) -> dict[str, Any] | None:
+        if self._url is None:
+            return None
+        try:
+            return calls.call(self._url, self._token, method, path, timeout=5)
+        except (OSError, HawkError):
+            return None
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(LOOK):
+            try:
+                found = presence.living(self._settings.home)
+                if found is None:
+                    found = presence.ensure(self._settings)
+                if found.instance != self._instance:
+                    self._introduce(found)
+                self._look()
+            except (OSError, HawkError) as ex:
+                self.use = ModelUse(problem=f"the middleman does not answer: {ex}")
+                time.sleep(LOOK)
+
+    def _look(self) -> None:
+        answer = self._tell("GET", "/job")
+        if answer is not None:
+            self.use = ModelUse(
+                requests=answer.get("requests", 0),
+                tokens=answer.get("tokens", 0),
+                usd=answer.get("usd"),
+                in_flight=answer.get("in_flight", 0),
+                waiting=answer.get("waiting", 0),
+                exhausted=answer.get("exhausted"),
+            )
+
+    # --- what the config says -------------------------------------------------------------------------------
+
+    def _own_variables(self) -> dict[str, str]:
+        runner = self._spec.config.get("runner") or {}
+        environment = {k: str(v) for k, v in (runner.get("environment") or {}).items()}
+        return {**environment, **self._secrets}
+
+    def _budget(self) -> Budget:
+        said = self._options.get("budget") or {}
+        return Budget(usd=said.get("usd"), tokens=said.get("tokens"))
+
+    def _cassette(self) -> Cassette | None:
+        from hawk.middleman.tokens import Cassette
+
+        options, base = self._options, Path(self._spec.base_dir)
+        record, replay = options.get("record"), options.get("replay")
+        if replay is not None:
+            return Cassette("replay", str(base / replay), options.get("replay_speed") or 0.0)
+        if not record:
+            return None
+        own = self._run_dir.path / "cassette.jsonl"
+        return Cassette("record", str(own if record is True else base / record))
+
+
+def _claim(upstream: JobUpstream) -> Upstream:
+    from hawk.middleman.tokens import Upstream
+
+    return Upstream(upstream.base_url, upstream.client.kind, upstream.client.prefix)
