@@ -54,6 +54,7 @@ docs: $(VENV)/.installed-dev
 	$(BIN)/python -m hawk.cli.docs
 	$(BIN)/python -m hawk.config.schema
 	$(BIN)/python -m hawk.sandbox.manual
+	$(BIN)/python -m hawk.middleman.manual
 
 bench: $(VENV)/.installed-dev
 	@missed=0; \

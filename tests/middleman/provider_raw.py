@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -110,7 +111,7 @@ class Received:
     def path(self) -> str:
         return self.target.split("?", 1)[0]
 
-    @property
+    @cached_property
     def headers(self) -> Headers:
         """Names in lower case, in their order, duplicates kept."""
         lines = self.head.decode("latin-1").split("\r\n")[1:]
@@ -271,9 +272,13 @@ class Connection(asyncio.Protocol):
         if not await self._wait(answer.delay):
             return False
         chunked = answer.framing is Framing.CHUNKED and not answer.raw
+        parts = () if request.method == "HEAD" else answer.parts
         if not answer.raw:
-            self.transport.write(answer.head())
-        for part in () if request.method == "HEAD" else answer.parts:
+            head = answer.head()
+            if not chunked and parts and isinstance(parts[0], bytes):
+                head, parts = head + parts[0], parts[1:]
+            self.transport.write(head)
+        for part in parts:
             if isinstance(part, bytes):
                 await self._flowing.wait()
                 self.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked and part else part)

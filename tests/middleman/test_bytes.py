@@ -105,6 +105,13 @@ def test_compressed_answers_stay_compressed_and_are_still_counted(
     assert middleman.ask("/job", token=token).json()["tokens"] > 0
 
 
+def test_compressed_requests_stay_compressed(middleman: Middleman, provider: Provider, model: str) -> None:
+    packed = gzip.compress(msgspec.json.encode({"model": model}))
+    headers = [*JSON, ("Content-Encoding", "gzip")]
+    assert middleman.ask(CHAT, packed, headers=headers).status == 200
+    assert (provider.received[-1].body, provider.received[-1].header("content-encoding")) == (packed, "gzip")
+
+
 @pytest.mark.parametrize("expect", [False, True])
 def test_chunked_requests_arrive_whole(
     middleman: Middleman, provider: Provider, model: str, expect: bool

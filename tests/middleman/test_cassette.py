@@ -152,6 +152,14 @@ def test_a_secret_that_a_provider_repeats_is_not_written(tmp_path: Path) -> None
     assert [c.data() for c in next(lines(tmp_path / "c")).line.chunks] == [b"wrong key: ****", b"*****."]
 
 
+def test_names_that_no_text_can_hold_are_recorded_and_found(tmp_path: Path) -> None:
+    odd = Identity("caf\udce9", "\ud800", "1")
+    recorder = Recorder(tmp_path / "c")
+    record(recorder, "q", b"1", identity=odd, headers=[("Content-Type", "text/\udce9")])
+    recorder.close()
+    assert find(Player(tmp_path / "c"), "q", odd) == (200, b"1")
+
+
 def test_a_torn_line_costs_only_itself_and_a_resumed_run_appends(tmp_path: Path) -> None:
     path = tmp_path / "c"
     recorder = Recorder(path)

@@ -13,7 +13,7 @@ import pytest
 
 from hawk.config.token import new_token
 from hawk.core.traffic.ledger import Budget
-from hawk.middleman.tokens import Upstream, mint, signing_key
+from hawk.middleman.tokens import SKEW, Upstream, mint, signing_key
 from tests.middleman.provider import Provider
 from tests.middleman.provider_answers import EVENTS, chat
 from tests.middleman.provider_raw import Act, Answer, Framing, Part
@@ -76,6 +76,17 @@ def test_clocks_may_differ_by_a_little(
 ) -> None:
     token = middleman.token(f"job-skew{ahead}", now=time.time() + ahead, lifetime=20)
     assert middleman.ask(CHAT, {"model": model}, token=token).status == 200
+
+
+def test_a_token_that_expires_in_mid_stream_is_good_until_the_stream_ends(
+    middleman: Middleman, provider: Provider, model: str
+) -> None:
+    provider.on(chat({"model": model, "stream": True}, tuple("abcdefgh"), pause=0.1))
+    token = middleman.token("job-expires", now=time.time() - 1000, lifetime=1000 - SKEW + 0.5)
+    reply = middleman.ask(CHAT, {"model": model, "stream": True}, token=token)
+    assert (reply.status, reply.complete) == (200, True)
+    later = middleman.ask(CHAT, {"model": model}, token=token)
+    assert later.error_type == "hawk_token_expired"
 
 
 @pytest.mark.parametrize("ahead", [0, 50])

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import msgspec
 import openai
 import pytest
+import yaml
 
 from hawk.core.traffic.ledger import Budget
 from tests.middleman.provider import Provider
@@ -153,13 +154,11 @@ def test_after_kill_9_the_next_one_takes_over_the_port_and_everything_it_promise
     assert middleman.ask(CHAT, ASKED, token=spent).error_type == "hawk_budget_exhausted"
 
 
-def test_there_is_one_of_a_home(another: Callable[..., Middleman], provider: Provider) -> None:
-    middleman = another()
-    middleman.start()
+def test_there_is_one_of_a_home(middleman: Middleman, provider: Provider) -> None:
     first = middleman.record()
-    second = Middleman(middleman.home, settings(provider.url))
+    config = yaml.safe_load((middleman.home / "middleman.yaml").read_text())
     with pytest.raises(AssertionError, match="exited with 0"):
-        second.start()
+        Middleman(middleman.home, config).start()
     assert middleman.record() == first
     assert middleman.ask(CHAT, ASKED).status == 200
 

@@ -213,7 +213,7 @@ def test_a_rate_limit_without_a_time_is_passed_on_and_the_limit_goes_down(
             thread.start()
         for thread in threads:
             thread.join(30)
-        return 0 < middleman.lane(model)["limit"] < 8
+        return bool(middleman.lane(model)["limit"] < 8)
 
     until("the limit is below what it began with", lowered, timeout=20)
     limited = [r for r in replies if r.status == 429]

@@ -35,9 +35,14 @@ def commands() -> Iterator[tuple[str, click.Command]]:
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        yield f"hawk {name}", command
-        if isinstance(command, click.Group):
-            yield from ((f"hawk {name} {sub}", child) for sub, child in command.commands.items())
+        yield from _within(f"hawk {name}", command)
+
+
+def _within(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        for sub, child in command.commands.items():
+            yield from _within(f"{name} {sub}", child)
 
 
 def _sections() -> Iterator[str]:

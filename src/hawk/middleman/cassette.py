@@ -48,6 +48,10 @@ class Identity(msgspec.Struct, frozen=True):
     sample: str = ""
     attempt: str = ""
 
+    def writable(self) -> Identity:
+        """The same one, as JSON can hold it: names come out of headers, where any byte may be."""
+        return Identity(writable(self.task), writable(self.sample), writable(self.attempt))
+
 
 class Line(msgspec.Struct, kw_only=True):
     """One exchange.
@@ -97,10 +101,17 @@ def chunk_of(seconds: float, data: bytes) -> Chunk:
         return Chunk(round(seconds, 6), b=base64.b64encode(data).decode())
 
 
+def writable(text: str) -> str:
+    """The text with a question mark for each half of a character."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def kept_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The headers that are recorded, their names in lower case."""
     lower = ((name.lower(), value) for name, value in headers)
-    return [(name, value) for name, value in lower if name in KEPT or name.startswith(KEPT_PREFIXES)]
+    return [
+        (name, writable(value)) for name, value in lower if name in KEPT or name.startswith(KEPT_PREFIXES)
+    ]
 
 
 def decoded(encoding: str, chunks: list[tuple[float, bytes]]) -> list[tuple[float, bytes]] | None:

@@ -60,6 +60,11 @@ class Answer:
         """Everything of it has been taken."""
         return self._connection.taken
 
+    @property
+    def ready(self) -> bool:
+        """Some of its body, or its end, is there."""
+        return self._connection.ready
+
     async def part(self) -> bytes:
         """What has come since, at least a byte; empty at the end.
 
@@ -147,7 +152,11 @@ class Connection(asyncio.Protocol):
         else:
             self.transport.write(head)
             self._sender = self._loop.create_task(self._send(body, chunked=chunked))
-        return await self._head
+        try:
+            return await self._head
+        except BaseException:
+            self.close()
+            raise
 
     async def _send(self, body: bytes | AsyncIterator[bytes], *, chunked: bool) -> None:
         assert self.transport is not None
@@ -177,6 +186,10 @@ class Connection(asyncio.Protocol):
     @property
     def taken(self) -> bool:
         return self._ended and not self._body
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._body) or self._ended
 
     async def part(self) -> bytes:
         while not self._body:

@@ -13,6 +13,7 @@ from hawk.middleman.refusals import Refusal
 if TYPE_CHECKING:
     from hawk.core.traffic.lane import Ticket
     from hawk.middleman.admission import Turnstile
+    from hawk.middleman.routes import Route
 
 
 class Phase(StrEnum):
@@ -30,10 +31,10 @@ class Exchange:
     """A request and its answer. Times are the event loop's, in seconds; `arrived_at` is also since the epoch (`wall`)."""
 
     __slots__ = (
-        "account", "admitted", "arrived", "attempt", "bytes_in", "bytes_out", "client_gone", "cut", "ended",
+        "account", "admitted", "arrived", "attempt", "bytes_in", "bytes_out", "client_gone", "cut", "due", "ended",
         "error", "first_byte", "id", "job", "lane", "model", "parent_id", "path", "phase", "provider", "replayed",
-        "retry", "sample", "sample_uuid", "sent", "span_id", "status", "task", "task_name", "ticket", "trace_id",
-        "transport", "upstream_id", "upstream_status", "usage", "usd", "user", "wall",
+        "retry", "route", "said", "sample", "sample_uuid", "sent", "span_id", "status", "task", "task_name", "ticket",
+        "total_due", "trace_id", "transport", "upstream_id", "upstream_status", "usage", "usd", "user", "wall",
     )  # fmt: skip
 
     def __init__(self, id_: str, *, now: float, wall: float) -> None:
@@ -54,6 +55,7 @@ class Exchange:
         self.upstream_status: int | None = None
         self.upstream_id: str | None = None
         self.error: str | None = None
+        self.said = ""
         self.client_gone = self.replayed = False
         self.bytes_in = self.bytes_out = 0
         self.usage: Usage | None = None
@@ -62,6 +64,9 @@ class Exchange:
         self.transport: asyncio.Transport | None = None
         self.lane: Turnstile | None = None
         self.ticket: Ticket | None = None
+        self.due = self.total_due = float("inf")
+        """When it has waited too long for what it waits for, and for everything; see `deadlines`."""
+        self.route: Route | None = None
         self.cut: Refusal | None = None
         """Why its task was canceled, where that was by us."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from multidict import CIMultiDict
-
 from hawk.config.providers import Kind
+from hawk.config.providers import credential as credential_for
+
+Fields = list[tuple[str, str]]
 
 _HOP_BY_HOP = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te",
@@ -22,6 +23,10 @@ _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "identity"})
 
 CREDENTIALS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 """Where a client may carry its token, in the order in which they are looked at."""
+
+_SPELLINGS = 2000
+_to_provider: dict[str, bool] = {}
+_to_client: dict[str, bool] = {}
 
 
 def credential(headers: Mapping[str, str]) -> str | None:
@@ -44,39 +49,70 @@ def to_provider(
     key: str | None,
     extra: Mapping[str, str],
     traceparent: str,
-) -> CIMultiDict[str]:
+) -> Fields:
     """The header of the request to the provider.
 
     Args:
         key: The provider's key; None where it needs none.
         extra: More fields, from the provider's configuration.
     """
-    passed: CIMultiDict[str] = CIMultiDict()
+    passed: Fields = []
     named: frozenset[str] = frozenset()
     encoding = None
-    for name, value in headers:
-        low = name.lower()
-        if low in _DROPPED:
-            if low == "connection" and value.lower() not in ("keep-alive", "close"):
-                named = frozenset(word.strip().lower() for word in value.split(","))
-            elif low == "accept-encoding":
-                encoding = value
-        elif not low.startswith(_OURS):
-            passed.add(name, value)
-    for name in named:
-        passed.popall(name, None)
-    passed["accept-encoding"] = _readable(encoding)
-    passed["traceparent"] = traceparent
+    for field in headers:
+        name = field[0]
+        passes = _to_provider.get(name)
+        if passes is None:
+            low = name.lower()
+            passes = _remember(_to_provider, name, low not in _DROPPED and not low.startswith(_OURS))
+        if passes:
+            passed.append(field)
+        elif (low := name.lower()) == "connection":
+            named |= _named(field[1])
+        elif low == "accept-encoding":
+            encoding = field[1]
+    replaced = named | {name.lower() for name in extra}
+    if replaced:
+        passed = [field for field in passed if field[0].lower() not in replaced]
+    passed.append(("accept-encoding", _readable(encoding)))
+    passed.append(("traceparent", traceparent))
     if key is not None:
-        if kind is Kind.ANTHROPIC:
-            passed["x-api-key"] = key
-        elif kind is Kind.GEMINI:
-            passed["x-goog-api-key"] = key
-        else:
-            passed["authorization"] = f"Bearer {key}"
-    for name, value in extra.items():
-        passed[name] = value
+        passed.append(credential_for(kind, key))
+    passed.extend(extra.items())
     return passed
+
+
+def to_client(headers: Iterable[tuple[str, str]]) -> Fields:
+    """The header of the answer to the client, without what belongs to the connection to the provider."""
+    passed: Fields = []
+    named: frozenset[str] = frozenset()
+    for field in headers:
+        name = field[0]
+        passes = _to_client.get(name)
+        if passes is None:
+            low = name.lower()
+            passes = _remember(_to_client, name, low not in _HOP_BY_HOP and not low.startswith("x-hawk-"))
+        if passes:
+            passed.append(field)
+        elif name.lower() == "connection":
+            named |= _named(field[1])
+    return [field for field in passed if field[0].lower() not in named] if named else passed
+
+
+def _remember(fates: dict[str, bool], name: str, passes: bool) -> bool:
+    """Keep what was decided about a name as it is spelt; names come from outside, so not without end."""
+    if len(fates) < _SPELLINGS:
+        fates[name] = passes
+    return passes
+
+
+def _named(connection: str) -> frozenset[str]:
+    """Fields that a Connection field declares to be the connection's own (RFC 9110, 7.6.1)."""
+    return frozenset(word.strip().lower() for word in connection.split(",")) - {
+        "keep-alive",
+        "close",
+        "upgrade",
+    }
 
 
 def _readable(encoding: str | None) -> str:
@@ -85,19 +121,3 @@ def _readable(encoding: str | None) -> str:
         return "identity"
     kept = [word for part in encoding.split(",") if (word := part.strip()).split(";")[0].lower() in _CODINGS]
     return ", ".join(kept) or "identity"
-
-
-def to_client(headers: Iterable[tuple[str, str]]) -> CIMultiDict[str]:
-    """The header of the answer to the client, without what belongs to the connection to the provider."""
-    passed: CIMultiDict[str] = CIMultiDict()
-    named: frozenset[str] = frozenset()
-    for name, value in headers:
-        low = name.lower()
-        if low in _HOP_BY_HOP:
-            if low == "connection" and value.lower() not in ("keep-alive", "close"):
-                named = frozenset(word.strip().lower() for word in value.split(","))
-        elif not low.startswith("x-hawk-"):
-            passed.add(name, value)
-    for name in named:
-        passed.popall(name, None)
-    return passed

@@ -8,20 +8,20 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from aiohttp import web
-from multidict import CIMultiDict
 
 from hawk.core.traffic.breaker import BreakerState
 from hawk.core.traffic.lane import Outcome
 from hawk.core.traffic.prices import cost
 from hawk.core.traffic.usage import Usage
 from hawk.middleman import fields
-from hawk.middleman.body import BYTES_A_TOKEN, Asked
+from hawk.middleman.body import BYTES_A_TOKEN
 from hawk.middleman.catalog import Route
 from hawk.middleman.connection import Answer, AnswerError
-from hawk.middleman.deadline import Deadline
 from hawk.middleman.exchange import Exchange, Phase
+from hawk.middleman.fields import Fields
 from hawk.middleman.house import House
 from hawk.middleman.meter import Meter
+from hawk.middleman.passing import Passing
 from hawk.middleman.paths import Target
 from hawk.middleman.pool import address_of, failure, target_of
 from hawk.middleman.record import Recording
@@ -36,18 +36,14 @@ _REQUEST_IDS = ("x-request-id", "request-id", "x-goog-request-id", "cf-ray")
 class Sending(NamedTuple):
     """A request as it goes out."""
 
-    method: str
     target: Target
-    headers: CIMultiDict[str]
+    headers: Fields
     body: bytes | AsyncIterator[bytes] | None
     request: web.BaseRequest
     recording: Recording | None
-    asked: Asked
 
 
-async def forward(
-    house: House, sending: Sending, exchange: Exchange, route: Route, deadline: Deadline
-) -> web.StreamResponse:
+async def forward(house: House, sending: Sending, exchange: Exchange, route: Route) -> web.StreamResponse:
     """Send it, and pass the answer on.
 
     Raises:
@@ -63,9 +59,9 @@ async def forward(
         raise breaker_refusal(route, turnstile.breaker.state(now), now)
     settled = False
     try:
-        answer = await _ask(house, sending, exchange, route, deadline)
+        answer = await _ask(house, sending, exchange, route)
         try:
-            response, said = await _pass_on(house, sending, exchange, route, deadline, answer)
+            response, said = await _pass_on(house, sending, exchange, route, answer)
         finally:
             house.pool_of(route).release(address_of(route.base_url), answer)
         outcome = _outcome(exchange, answer)
@@ -102,29 +98,26 @@ def give_back(exchange: Exchange) -> None:
         exchange.lane.done(exchange.ticket, None)
 
 
-async def _ask(
-    house: House, sending: Sending, exchange: Exchange, route: Route, deadline: Deadline
-) -> Answer:
+async def _ask(house: House, sending: Sending, exchange: Exchange, route: Route) -> Answer:
     """The head of the answer."""
-    name, limits = route.provider.name, route.deadlines
-    exchange.phase = Phase.CONNECTING
-    exchange.sent = house.loop.time()
-    late = f"{name} did not begin to answer within {limits.first_byte:g} s."
-    deadline.set(limits.first_byte, Refusal("hawk_first_byte_timeout", late))
-    if isinstance(sending.body, bytes):
-        sending.headers["content-length"] = str(len(sending.body))
-    elif sending.body is not None and (length := sending.request.headers.get("content-length")) is not None:
-        sending.headers["content-length"] = length
-    elif sending.body is None and sending.method not in ("GET", "HEAD", "DELETE"):
-        sending.headers["content-length"] = "0"
+    body, headers, method = sending.body, sending.headers, sending.request.method
+    if isinstance(body, bytes):
+        headers.append(("content-length", str(len(body))))
+    elif body is not None and (length := sending.request.headers.get("content-length")) is not None:
+        headers.append(("content-length", length))
+    elif body is None and method not in ("GET", "HEAD", "DELETE"):
+        headers.append(("content-length", "0"))
     address = address_of(route.base_url)
     target = target_of(address, route.provider.prefix, sending.target.rest, sending.target.query)
+    exchange.phase = Phase.CONNECTING
+    exchange.sent = now = house.loop.time()
+    exchange.due = now + route.deadlines.first_byte
     try:
-        answer = await house.pool_of(route).ask(
-            address, sending.method, target, sending.headers.items(), sending.body, connect=limits.connect
-        )
+        connection = await house.pool_of(route).connection(address, connect=route.deadlines.connect)
+        exchange.phase = Phase.WAITING
+        answer = await connection.ask(method, target, address.authority, headers, body)
     except (OSError, ValueError) as ex:
-        raise failure(name, address, ex) from ex
+        raise failure(route.provider.name, address, ex) from ex
     exchange.first_byte = house.loop.time()
     exchange.upstream_status = answer.status
     low = answer.lower()
@@ -133,49 +126,40 @@ async def _ask(
 
 
 async def _pass_on(
-    house: House,
-    sending: Sending,
-    exchange: Exchange,
-    route: Route,
-    deadline: Deadline,
-    answer: Answer,
+    house: House, sending: Sending, exchange: Exchange, route: Route, answer: Answer
 ) -> tuple[web.StreamResponse, str]:
     """The answer to the client; also the beginning of it where it is an error."""
+    recording, idle, loop = sending.recording, route.deadlines.idle, house.loop
     headers = fields.to_client(answer.headers)
-    headers["x-hawk-request-id"] = exchange.id
-    headers["x-hawk-upstream-status"] = str(answer.status)
+    headers.append(("x-hawk-request-id", exchange.id))
+    headers.append(("x-hawk-upstream-status", str(answer.status)))
     if exchange.attempt and exchange.attempt.isalnum():
-        headers["x-hawk-attempt"] = exchange.attempt
-    if sending.recording is not None:
-        sending.recording.head(answer.status, answer.headers)
-    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
-    idle = route.deadlines.idle
-    stalled = f"{route.provider.name} stopped in the middle of its answer for {idle:g} s."
-    deadline.set(idle, Refusal("hawk_idle_timeout", stalled))
-    good = answer.status < 400
+        headers.append(("x-hawk-attempt", exchange.attempt))
+    if recording is not None:
+        recording.head(answer.status, answer.headers)
+    response = Passing(sending.request)
+    response.begin(answer.status, answer.reason, headers)
+    exchange.due = loop.time() + idle
+    exchange.status, exchange.phase = answer.status, Phase.STREAMING
+    good, said = answer.status < 400, b""
     meter = Meter(route.provider.kind, answer.get("content-type"), answer.get("content-encoding").lower())
-    said = b""
-    exchange.status = answer.status
-    exchange.phase = Phase.STREAMING
-    await response.prepare(sending.request)
-    recording = sending.recording
     try:
+        if not answer.ready:
+            await response.flush()
         while chunk := await answer.part():
-            await response.write(chunk)
+            await response.part(chunk, last=answer.ended)
             exchange.bytes_out += len(chunk)
-            deadline.move(idle)
+            exchange.due = loop.time() + idle
             if good:
                 meter.feed(chunk)
             elif len(said) < _SAID:
                 said += chunk[:_SAID]
             if recording is not None:
-                recording.chunk(chunk, house.loop.time())
+                recording.chunk(chunk, loop.time())
+        await response.end()
     except AnswerError:
         exchange.error = "hawk_upstream_closed"
-        if sending.request.transport is not None:
-            sending.request.transport.close()  # what it sent is delivered, and no end after it
-        response.force_close()
-        return response, ""
+        response.cut()  # what the provider sent is delivered, and no end after it
     except ConnectionError as ex:
         exchange.client_gone = True
         raise asyncio.CancelledError from ex
@@ -183,8 +167,8 @@ async def _pass_on(
         exchange.usage = meter.usage()
         if exchange.usage is None and good and meter.events:
             exchange.usage = Usage(input=exchange.bytes_in // BYTES_A_TOKEN, output=meter.events)
-    await response.write_eof()
-    return response, " ".join(said[:_SAID].decode("utf-8", "replace").split())
+    exchange.said = " ".join(said[:_SAID].decode("utf-8", "replace").split())
+    return response, exchange.said
 
 
 def _outcome(exchange: Exchange, answer: Answer) -> Outcome:

@@ -9,13 +9,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from hawk.config.providers import Kind, names_of
+from hawk.config.providers import Kind
 from hawk.core.traffic.breaker import Breaker
 from hawk.core.traffic.lane import Lane
 from hawk.core.traffic.ledger import Budget, Ledger
 from hawk.middleman.address import forbidden_address
 from hawk.middleman.admission import Turnstile
 from hawk.middleman.catalog import Catalog, Route, Unroutable
+from hawk.middleman.deadlines import Watch
 from hawk.middleman.exchange import Exchange, Exchanges
 from hawk.middleman.pool import Pool
 from hawk.middleman.refusals import Refusal
@@ -75,6 +76,7 @@ class House:
         self.url = url
         self.loop = asyncio.get_running_loop()
         self.loop_started = self.loop.time()
+        self.deadlines = Watch(self.exchanges, self.loop)
         self._load = load
         self._routes: dict[tuple[str, str, str], Route] = {}
         self._permitted: dict[tuple[str, str, str], bool] = {}
@@ -135,8 +137,7 @@ class House:
         """Whether its token names the model, and one of its groups has it."""
         if principal.claims is None:
             return self.catalog.permitted(principal.groups, model, provider)
-        known = self.catalog.provider(provider)
-        names = names_of(known, model) if known is not None else ()
+        names = self.catalog.names(provider, model)
         named = any(
             fnmatch.fnmatchcase(name, pattern) for pattern in principal.claims.models for name in names
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -37,7 +38,19 @@ def parse(raw: str) -> Target:
             segments, backslashes, and any of these behind a percent sign.
     """
     path, _, query = raw.partition("?")
-    if not _ALLOWED.fullmatch(path) or not query.isprintable() or "#" in query or " " in query:
+    if not query.isprintable() or "#" in query or " " in query:
+        raise Refusal("hawk_bad_path", "The query has characters that a query can't have.")
+    name, rest = _checked(path)
+    if not query:
+        return Target(name, rest, "", None)
+    kept, key = _without_key(query)
+    return Target(name, rest, kept, key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _checked(path: str) -> tuple[str, str]:
+    """(first segment, the rest) of a path that can be read in one way only."""
+    if not _ALLOWED.fullmatch(path):
         raise Refusal("hawk_bad_path", "The path has characters that a path can't have.")
     for match in _ENCODED.finditer(path):
         if match[1] is None or chr(int(match[1], 16)) in _FORBIDDEN_BYTES:
@@ -48,8 +61,7 @@ def parse(raw: str) -> Target:
         raise Refusal("hawk_bad_path", "The path has dot segments or empty segments.")
     if not _SAFE_NAME.fullmatch(name):
         raise Refusal("hawk_unknown_provider", "The path must begin with the name of a provider.")
-    kept, key = _without_key(query)
-    return Target(name, slash + rest, kept, key)
+    return name, slash + rest
 
 
 def _without_key(query: str) -> tuple[str, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from http.client import responses
 
 from aiohttp import web
 
@@ -12,6 +13,7 @@ from hawk.middleman.cassette import Identity
 from hawk.middleman.exchange import Exchange, Phase
 from hawk.middleman.house import House
 from hawk.middleman.meter import Meter
+from hawk.middleman.passing import Passing
 from hawk.middleman.paths import Target
 from hawk.middleman.record import Recording
 from hawk.middleman.refusals import Refusal
@@ -73,11 +75,12 @@ async def replay(
         raise Refusal("hawk_replay_miss", f"{ex.message} {ex.remedy}", no_retry=True) from ex
     exchange.admitted = exchange.sent = house.loop.time()
     if found.status == 0:
-        return _cut(request, exchange)
+        return _cut(exchange, Passing(request))
     headers = dict(found.headers)
     headers["x-hawk-request-id"] = exchange.id
     headers["x-hawk-upstream-status"] = str(found.status)
-    response = web.StreamResponse(status=found.status, headers=headers)
+    response = Passing(request)
+    response.begin(found.status, responses.get(found.status, ""), headers.items())
     meter = Meter(house.kind_of(target.provider), headers.get("content-type", ""), "")
     exchange.status, exchange.phase = found.status, Phase.WAITING
     for pause, chunk in found.chunks:
@@ -85,27 +88,23 @@ async def replay(
             await asyncio.sleep(pause)
         if exchange.phase is not Phase.STREAMING:
             exchange.phase, exchange.first_byte = Phase.STREAMING, house.loop.time()
-            await response.prepare(request)
-        await response.write(chunk)
+        await response.part(chunk, last=False)
         exchange.bytes_out += len(chunk)
         meter.feed(chunk)
     exchange.usage = meter.usage()
-    if not response.prepared:
-        await response.prepare(request)
-    if not found.complete:
-        return _cut(request, exchange, response)
-    await response.write_eof()
+    if found.complete:
+        await response.end()
+    else:
+        await response.flush()
+        _cut(exchange, response)
     return response
 
 
-def _cut(
-    request: web.BaseRequest, exchange: Exchange, response: web.StreamResponse | None = None
-) -> web.StreamResponse:
+def _cut(exchange: Exchange, response: Passing) -> Passing:
     """The connection ends without an end of the answer, as it was recorded."""
     exchange.error = "hawk_upstream_closed"
-    if request.transport is not None:
-        request.transport.close()
-    return response or web.StreamResponse(status=502)
+    response.cut()
+    return response
 
 
 def _identity(exchange: Exchange) -> Identity:

@@ -8,7 +8,7 @@ import functools
 import socket
 import ssl
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import aiohappyeyeballs
@@ -72,32 +72,16 @@ class Pool:
         self._tls: ssl.SSLContext | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
-    async def ask(
-        self,
-        address: Address,
-        method: str,
-        target: str,
-        headers: Iterable[tuple[str, str]],
-        body: bytes | AsyncIterator[bytes] | None,
-        *,
-        connect: float,
-    ) -> Answer:
-        """Send a request, return when the head of its answer is there. The answer is then `release`d.
+    async def connection(self, address: Address, *, connect: float) -> Connection:
+        """A connection for one request; its answer is then `release`d.
 
         Args:
-            target: Path and query.
-            connect: Seconds that a new connection may take.
+            connect: Seconds that a new one may take.
 
         Raises:
-            OSError: No connection: `ForbiddenAddressError`, `TimeoutError`, `socket.gaierror`, `ssl.SSLError`, others.
-            AnswerError: No answer.
+            OSError: There is none: `ForbiddenAddressError`, `TimeoutError`, `socket.gaierror`, `ssl.SSLError`, others.
         """
-        connection = self._take(address) or await self._connect(address, connect)
-        try:
-            return await connection.ask(method, target, address.authority, headers, body)
-        except BaseException:
-            connection.close()
-            raise
+        return self._take(address) or await self._connect(address, connect)
 
     def release(self, address: Address, answer: Answer) -> None:
         """An answer has been taken, or nobody wants the rest of it."""

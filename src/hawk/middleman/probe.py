@@ -176,7 +176,8 @@ async def _ask(
     pool, parts = Pool(forbidden), list[bytes]()
     try:
         async with asyncio.timeout(PATIENCE):
-            answer = await pool.ask(address, "POST", target, headers, body, connect=10)
+            connection = await pool.connection(address, connect=10)
+            answer = await connection.ask("POST", target, address.authority, headers, body)
             while part := await answer.part():
                 parts.append(part)
             pool.release(address, answer)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hawk.middleman.canonical import canonical, canonical_path
-from hawk.middleman.cassette import Identity, Line, append, chunk_of, decoded, kept_headers
+from hawk.middleman.cassette import Identity, Line, append, chunk_of, decoded, kept_headers, writable
 
 LARGEST = 64 << 20
 """Bytes of request and answer that one exchange may hold in memory; a larger one is not recorded."""
@@ -41,7 +41,7 @@ class Recording:
         secrets: tuple[str, ...],
     ) -> None:
         self._recorder = recorder
-        self.identity = identity
+        self.identity = identity.writable()
         self.provider = provider
         self.size = len(body)
         self.wall = datetime.now(UTC)
@@ -82,7 +82,7 @@ class Recording:
             elif not _plain_already(self._encoding, chunks):
                 headers.append(("content-encoding", self._encoding))
         return Line(
-            path=canonical_path(self._path),
+            path=canonical_path(writable(self._path)),
             request=canonical(_without(self._body, self._secrets)),
             status=self._status,
             at=self.wall.isoformat(timespec="milliseconds"),

@@ -15,7 +15,6 @@ from hawk.core.traffic.lane import Ticket
 from hawk.middleman import fields, forward, playback
 from hawk.middleman.body import Asked, model_in_path, read_body
 from hawk.middleman.catalog import Route
-from hawk.middleman.deadline import Deadline
 from hawk.middleman.exchange import Exchange, Phase
 from hawk.middleman.house import House
 from hawk.middleman.paths import Target, parse
@@ -111,7 +110,7 @@ class Relay:
         if cassette is not None and cassette.mode == "replay":
             return await playback.replay(house, request, target, exchange, principal, body)
         route = house.route(principal, target.provider, asked.model)
-        exchange.account = route.account
+        exchange.account, exchange.route = route.account, route
         trace = child_of(request.headers.get("traceparent"))
         exchange.trace_id, exchange.span_id, exchange.parent_id = (
             trace.trace_id,
@@ -129,22 +128,17 @@ class Relay:
         if cassette is not None:
             secrets = tuple(secret for secret in (route.key, token) if secret)
             recording = playback.record(house, target, exchange, principal, body, secrets)
-        deadline = Deadline(house.loop, exchange.end_by)
+        await self._admit(request, exchange, route, asked)
         try:
-            await self._admit(request, exchange, route, asked, deadline)
-            try:
-                house.check_budget(principal)  # others may have used it up meanwhile
-            except Refusal:
-                forward.give_back(exchange)
-                raise
-            sending = forward.Sending(request.method, target, with_key, body, request, recording, asked)
-            return await forward.forward(house, sending, exchange, route, deadline)
-        finally:
-            deadline.clear()
+            house.check_budget(principal)  # others may have used it up meanwhile
+        except Refusal:
+            forward.give_back(exchange)
+            raise
+        return await forward.forward(
+            house, forward.Sending(target, with_key, body, request, recording), exchange, route
+        )
 
-    async def _admit(
-        self, request: web.BaseRequest, exchange: Exchange, route: Route, asked: Asked, deadline: Deadline
-    ) -> None:
+    async def _admit(self, request: web.BaseRequest, exchange: Exchange, route: Route, asked: Asked) -> None:
         """Wait until it may go.
 
         Raises:
@@ -161,15 +155,11 @@ class Relay:
         if breaker.open and breaker.retry_at is not None and breaker.retry_at > now:
             raise forward.breaker_refusal(route, breaker, now)
         exchange.lane, exchange.ticket = turnstile, ticket
-        name = route.provider.name
-        deadline.total(
-            route.deadlines.total,
-            Refusal("hawk_total_timeout", f"{name} took longer than {route.deadlines.total:g} s in all."),
-        )
+        exchange.total_due = now + route.deadlines.total
+        house.deadlines.wake()
         if not turnstile.ask(ticket):
             exchange.phase = Phase.QUEUED
-            late = f"No place at {name} ({asked.model}) within {route.deadlines.queue:g} s."
-            deadline.set(route.deadlines.queue, Refusal("hawk_queue_timeout", late, retry_after=5))
+            exchange.due = now + route.deadlines.queue
             alive = _SignsOfLife(request, house.loop)
             try:
                 await turnstile.granted(ticket)
@@ -201,12 +191,20 @@ class _SignsOfLife:
 def _identify(exchange: Exchange, principal: Principal, headers: Mapping[str, str]) -> None:
     """Who asks, for which attempt. A job's name comes from its token alone."""
     exchange.user, exchange.job = principal.user, principal.job
-    exchange.task_name = unquote(headers.get("x-hawk-task", "")[:600])
-    exchange.sample = unquote(headers.get("x-hawk-sample", "")[:600])
-    exchange.sample_uuid = headers.get("x-hawk-sample-uuid", "")[:100]
-    exchange.attempt = headers.get("x-hawk-attempt", "")[:20]
+    exchange.task_name = _said(headers, "x-hawk-task", 600)
+    exchange.sample = _said(headers, "x-hawk-sample", 600)
+    exchange.sample_uuid = _said(headers, "x-hawk-sample-uuid", 100)
+    exchange.attempt = _said(headers, "x-hawk-attempt", 20)
     retry = headers.get("x-stainless-retry-count", "0")
     exchange.retry = int(retry) if retry.isdecimal() and len(retry) < 6 else 0
+
+
+def _said(headers: Mapping[str, str], name: str, most: int) -> str:
+    """A header of ours: percent-encoded where it is not plain text, and never what can't be written down again."""
+    value = headers.get(name, "")[:most]
+    if "%" in value:
+        value = unquote(value)
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 async def _read(
@@ -230,7 +228,7 @@ async def _read(
 def _refused(exchange: Exchange, refusal: Refusal, dialect: Kind) -> web.Response:
     exchange.status, exchange.error = refusal.status, refusal.kind
     headers = refusal.headers()
-    headers["x-hawk-request-id"] = exchange.id
+    headers["x-hawk-request-id"], headers["server"] = exchange.id, "hawk"
     if exchange.attempt:
         headers["x-hawk-attempt"] = printable(exchange.attempt)
     return web.Response(status=refusal.status, headers=headers, body=refusal.body(dialect))

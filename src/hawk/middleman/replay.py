@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from hawk.errors import NotFoundError, StorageError
 from hawk.middleman.canonical import again, canonical, canonical_path, digest, pretty
-from hawk.middleman.cassette import Identity, Line, lines, read
+from hawk.middleman.cassette import Identity, Line, lines, read, writable
 
 _COMPARED = 100
 """Entries that are compared with a request that is missed: a miss has to be told in a moment, not after minutes."""
@@ -117,8 +117,9 @@ class Player:
         Raises:
             ReplayMissError: There is none.
         """
+        identity = identity.writable()
         request = canonical(body)
-        path = canonical_path(path_and_query)
+        path = canonical_path(writable(path_and_query))
         key = identity, digest(provider, path, request)
         with self._lock:
             places = self._by_request.get(key, [])

@@ -87,8 +87,11 @@ class BreakerEntry(Strict):
     failures: Annotated[int, Field(ge=1)] | None = None
     """Failures in a row, without one success. 10 unless said."""
 
+    over: Annotated[float, Field(ge=0)] | None = None
+    """Seconds over which they must be spread at least: a burst of requests fails at once. 5 unless said."""
+
     seconds: Seconds | None = None
-    """Over at least so long; and so long until one request tries again. 30 unless said."""
+    """So long until one request tries again. 30 unless said."""
 
     most_seconds: Seconds | None = None
     """Each try that fails doubles the wait, up to this. 300 unless said."""

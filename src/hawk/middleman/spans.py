@@ -28,7 +28,8 @@ _encoder = msgspec.json.Encoder()
 
 
 class Span(msgspec.Struct, omit_defaults=True):
-    """One request. Durations in seconds; `attempt` is the attempt's number; `error` a type of ours or the provider's text."""
+    """One request. Durations in seconds; `attempt` is the attempt's number; `error` is a type of ours,
+    `said` the beginning of a provider's error."""
 
     id: str
     at: str
@@ -53,6 +54,7 @@ class Span(msgspec.Struct, omit_defaults=True):
     cache_write: int = 0
     usd: float | None = None
     error: str | None = None
+    said: str = ""
     client_gone: bool = False
     replayed: bool = False
     trace_id: str = ""
@@ -89,6 +91,7 @@ def span_of(exchange: Exchange) -> Span:
         cache_write=usage.cache_write if usage else 0,
         usd=x.usd,
         error=x.error,
+        said=x.said,
         client_gone=x.client_gone,
         replayed=x.replayed,
         trace_id=x.trace_id,
@@ -131,7 +134,10 @@ class SpanWriter:
         while True:
             await asyncio.sleep(PERIOD)
             if self._count:
-                await asyncio.to_thread(self.flush)
+                try:
+                    await asyncio.to_thread(self.flush)
+                except Exception:  # one line that can't be written must not end all that come after it
+                    _log.exception("writing spans")
 
     def flush(self) -> None:
         """Write what there is."""

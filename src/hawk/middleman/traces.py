@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import re
-import secrets
 from typing import NamedTuple
 
+_random = random.Random()  # noqa: S311  # ids need to differ, not to be secret
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?"
 )
@@ -28,5 +29,9 @@ def child_of(traceparent: str | None) -> Trace:
     """A span under the one that a request names, or the first of a new trace when it names none that is valid."""
     match = _TRACEPARENT.fullmatch(traceparent.strip()) if traceparent else None
     if match is None:
-        return Trace(secrets.token_hex(16), secrets.token_hex(8), None, "01")
-    return Trace(match[1], secrets.token_hex(8), match[2], match[3])
+        return Trace(f"{_random.getrandbits(128) or 1:032x}", _span_id(), None, "01")
+    return Trace(match[1], _span_id(), match[2], match[3])
+
+
+def _span_id() -> str:
+    return f"{_random.getrandbits(64) or 1:016x}"

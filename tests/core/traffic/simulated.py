@@ -244,7 +244,10 @@ class Simulation:
 
 
 def ceiling(provider: Provider, seed: int, until: float) -> int:
-    """What this provider (a fresh one) would let through by then to clients who know its limits exactly."""
+    """What this provider (a fresh one) would let through by then to clients who know its limits exactly.
+
+    They learn that a place is free when its answer arrives, and use it one way of the wire later.
+    """
     rng = random.Random(seed)
     busy: list[float] = []
     now = 0.0
@@ -260,7 +263,7 @@ def ceiling(provider: Provider, seed: int, until: float) -> int:
             continue
         provider.rate.spend(now)
         passed += 1
-        heapq.heappush(busy, now + provider.seconds(rng, len(busy) + 1)[1])
+        heapq.heappush(busy, now + provider.seconds(rng, len(busy) + 1)[1] + WIRE)
 
 
 def simulate(

@@ -16,7 +16,9 @@ _REFUSED = 0.9
 """A 429 names a sharp bound, mostly just passed."""
 _OVERLOADED = 0.7
 """503, 529, and whatever does not end: how far it is too much is not known (CUBIC's factor)."""
-_LOOK_FIRST = 10.0
+_SLOW_START = 0.5
+"""A good answer. Half of TCP's: what is sent before the first refusal is back is refused with it."""
+_LOOK_FIRST = 4.0
 _LOOK_MOST = 120.0
 _PROVEN_FOR = 60.0
 _MISTAKEN_FOR = 15.0
@@ -35,6 +37,8 @@ class Concurrency:
         self.knee = Knee()
         self._ceiling = math.inf
         """A level that was refused, or where answers came late; the limit stays below it until `_look_at`."""
+        self._late = False
+        """The ceiling is where answers came late: it is raised by and by, and latency says when that is too much."""
         self._look_at = 0.0
         self._look_after = _LOOK_FIRST
         self._step = 1.0
@@ -78,17 +82,20 @@ class Concurrency:
 
     def _climb(self, level: int, granted_at: float, now: float) -> None:
         if self.slow_start and self._ceiling == math.inf:
-            self.limit = min(self.limit + 1.0, self._most)
+            self.limit = min(self.limit + _SLOW_START, self._most)
             return
-        if level >= self._ceiling:
+        if self._late:
+            if now >= self._look_at:
+                self._hold(self._ceiling + max(self._ceiling / 10, 1.0), True, now)
+        elif level >= self._ceiling:
             # Refused before, good now: the bound has moved.
-            self._ceiling, self._look_after, self._step = math.inf, _LOOK_FIRST, 1.0
+            self._ceiling, self._look_after, self._step = math.inf, _LOOK_FIRST, 2.0
         bound = self._ceiling - 1.0
-        if now >= self._look_at and self.limit >= bound:
+        if now >= self._look_at and self.limit >= bound and not self._late:
             bound = self._ceiling
         if granted_at >= self._round_ends:
             self._round_ends = now
-            self._step = min(self._step * 1.5, max(self.limit / 4, 1.0)) if self._ceiling == math.inf else 1.0
+            self._step = min(self._step * 2.0, max(self.limit / 4, 1.0)) if self._ceiling == math.inf else 1.0
         self.limit = min(self.limit + self._step / self.limit, max(bound, self.limit), self._most)
 
     def _judge_latency(self, now: float) -> None:
@@ -97,10 +104,11 @@ class Concurrency:
             return
         if better > self.limit:
             self.limit = min(better, self._most)
+            self._ceiling, self._look_after = math.inf, _LOOK_FIRST
             return
         self.slow_start = False
         self.limit = max(better, self._least)
-        self._hold(math.floor(self.limit) + 1.0, now)
+        self._hold(math.floor(self.limit) + 1.0, True, now)
 
     def refused(self, level: int, concurrency: bool, again: bool, now: float) -> None:
         """Too much; once per round trip.
@@ -120,10 +128,12 @@ class Concurrency:
             self._held_at = now
             self.slow_start = False
             self.limit = max(min(at * factor, at - 1), self._least)
-            self._hold(float(level), now)
+            self._hold(float(level), False, now)
         else:
             self.slow_start = False
             self.limit = max(self.limit * factor, self._least)
+            if not again:
+                self._hold(float(level), False, now)
         self.knee.restart(now)
 
     def bounded_by_rate(self, now: float) -> None:
@@ -133,8 +143,9 @@ class Concurrency:
         self._ceiling = math.inf
         self._look_after = _LOOK_FIRST
 
-    def _hold(self, ceiling: float, now: float) -> None:
-        same = abs(ceiling - self._ceiling) <= 1.0
+    def _hold(self, ceiling: float, late: bool, now: float) -> None:
+        same = late == self._late and abs(ceiling - self._ceiling) <= max(ceiling / 5, 1.0)
+        self._late = late
         self._look_after = min(self._look_after * 2, _LOOK_MOST) if same else _LOOK_FIRST
         self._ceiling = ceiling
         self._look_at = now + self._look_after

@@ -8,7 +8,7 @@ from hawk.core.traffic.headers import Allowance
 from hawk.core.traffic.rates import MINUTE
 
 _LOOK_EVERY = 1.0
-_ENOUGH_USED = 5.0
+_ENOUGH_USED = 2.0
 
 
 class Announced:

@@ -7,6 +7,7 @@ everything, and a job with four requests gets them through beside one with four 
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heapify, heappop, heappush
 
 from hawk.core.traffic.tickets import Ticket
@@ -18,29 +19,70 @@ _IDLE_JOBS_KEPT = 64
 class Share:
     """One job's part of a lane."""
 
-    __slots__ = ("heap", "in_flight", "job", "places", "waiting")
+    __slots__ = ("again", "in_flight", "job", "line", "places", "waiting")
 
     def __init__(self, job: str) -> None:
         self.job = job
         self.in_flight = 0
         self.waiting = 0
-        self.heap: list[tuple[float, int, Ticket]] = []
-        """By first ask; tickets that were withdrawn stay until they come up (their `share` is None)."""
+        self.line: deque[Ticket] = deque()
+        """By first ask. Tickets that were withdrawn stay until they come up (their `share` is None)."""
+        self.again: list[tuple[float, int, Ticket]] = []
+        """A heap of those whose first ask was before that of the last in the line: retries."""
         self.places: dict[int, int] | None = None
         """Ticket's id to its place in this job, until the queue changes."""
+
+    def add(self, ticket: Ticket, number: int) -> None:
+        """Queue a ticket."""
+        if not self.line or ticket.place >= self.line[-1].place:
+            self.line.append(ticket)
+        else:
+            heappush(self.again, (ticket.place, number, ticket))
+
+    def take(self) -> Ticket:
+        """Take out the next of this job, which has one."""
+        ticket = self.first()
+        if self.line and self.line[0] is ticket:
+            self.line.popleft()
+        else:
+            heappop(self.again)
+        return ticket
+
+    def first(self) -> Ticket:
+        """The next of this job, which has one."""
+        line, again = self.line, self.again
+        while line and line[0].share is not self:
+            line.popleft()
+        if not again:
+            return line[0]
+        while again and again[0][2].share is not self:
+            heappop(again)
+        if not again or (line and line[0].place <= again[0][0]):
+            return line[0]
+        return again[0][2]
 
     def place(self, ticket: Ticket) -> int:
         """1 for the next of this job."""
         if self.places is None:
-            left = sorted(entry for entry in self.heap if entry[2].share is self)
-            self.places = {id(entry[2]): place for place, entry in enumerate(left, start=1)}
+            left = sorted((one for one in self._all() if one.share is self), key=lambda one: one.place)
+            self.places = {id(one): place for place, one in enumerate(left, start=1)}
         return self.places[id(ticket)]
 
-    def first(self) -> Ticket:
-        """The next ticket of this job, which has one."""
-        while (ticket := self.heap[0][2]).share is not self:
-            heappop(self.heap)
-        return ticket
+    def tidy(self) -> None:
+        """Forget tickets that were withdrawn."""
+        if len(self.line) + len(self.again) > 2 * self.waiting + 16:
+            self.line = deque(ticket for ticket in self.line if ticket.share is self)
+            self.again = [entry for entry in self.again if entry[2].share is self]
+            heapify(self.again)
+
+    def clear(self) -> None:
+        """Nothing waits."""
+        self.line.clear()
+        self.again.clear()
+
+    def _all(self) -> list[Ticket]:
+        # A stable sort puts the line first among equals, as `first` does.
+        return [*self.line, *(entry[2] for entry in sorted(self.again, key=lambda entry: entry[:2]))]
 
 
 class FairQueue:
@@ -73,7 +115,7 @@ class FairQueue:
         """Queue a ticket by its `place`."""
         self._pushed += 1
         ticket.share = share
-        heappush(share.heap, (ticket.place, self._pushed, ticket))
+        share.add(ticket, self._pushed)
         share.places = None
         share.waiting += 1
         self.waiting += 1
@@ -87,8 +129,7 @@ class FairQueue:
     def pop(self) -> Ticket:
         """Take out the ticket that goes next; `started` is the caller's to call."""
         share = self._next()
-        ticket = share.first()
-        heappop(share.heap)
+        ticket = share.take()
         self._gone(share)
         return ticket
 
@@ -98,9 +139,7 @@ class FairQueue:
         if share is None or ticket.granted_at is not None:
             return False
         ticket.share = None
-        if len(share.heap) > 2 * share.waiting + 16:
-            share.heap = [entry for entry in share.heap if entry[2].share is share]
-            heapify(share.heap)
+        share.tidy()
         self._gone(share)
         return True
 
@@ -150,7 +189,7 @@ class FairQueue:
         share.waiting -= 1
         self.waiting -= 1
         if not share.waiting:
-            share.heap.clear()
+            share.clear()
             del self._levels[share.in_flight][share.job]
 
     def _next(self) -> Share:

@@ -12,6 +12,7 @@ from hawk.core.traffic.adaptive import Concurrency
 from hawk.core.traffic.announced import Announced
 from hawk.core.traffic.fair import FairQueue, Share
 from hawk.core.traffic.headers import requests_left, retry_after, tokens_left
+from hawk.core.traffic.meter import Meter
 from hawk.core.traffic.rates import MINUTE, Pace, Quota, Window
 from hawk.core.traffic.refusals import Cause, Refusals
 from hawk.core.traffic.tickets import LaneState, Limits, Outcome, Reason, Ticket, Waiting
@@ -27,24 +28,13 @@ _LONG_WAIT = 3.0
 _FULL_BUCKET = 6.0
 """Tokens may come in bursts of this part of a minute."""
 
-_CELL = 0.25
+_SMOOTH = 0.8
+_SMOOTH_FOR = 120.0
+_MOST_GAP = 0.25
+"""For two minutes after a refusal starts are spread over half the time that a request takes, since requests that
+began together end together, and a small bucket refuses what comes in bursts."""
 
 _Block = tuple[Reason, float | None]
-
-
-class _Cell:
-    """The fewest requests in flight during a quarter of a second, and what follows it."""
-
-    __slots__ = ("low", "next")
-
-    def __init__(self, low: int) -> None:
-        self.low = low
-        self.next: _Cell | None = None
-
-    def lasting(self, level: int) -> int:
-        """So many were surely in flight when a request of this level reached the provider: others end meanwhile."""
-        low = min(self.low, self.next.low) if self.next is not None else self.low
-        return min(level, low + 1)
 
 
 class Lane:
@@ -58,15 +48,14 @@ class Lane:
         self._announced = Announced()
         self._refusals = Refusals()
         self._in_flight = 0
-        self._cell = _Cell(0)
-        self._cell_ends = now + _CELL
+        self._meter = Meter(now)
         self._serial = 0
         self._rejected = 0
-        self._began: float | None = None
-        self._sent, self._tokens = Window(), Window()
         self._refused_lately, self._errors_lately = Window(), Window()
         self._latencies: deque[float] = deque(maxlen=_LATENCIES_KEPT)
         self._mean_tokens = 0.0
+        self._duration = 0.0
+        self._smooth_until = float("-inf")
         self._firsts: dict[str, float] = {}
         self._paused_until = self._spread_until = self._not_before = float("-inf")
         self._paused_why = Reason.RETRY_AFTER
@@ -151,10 +140,10 @@ class Lane:
         ticket.share = None
         used = self._in_flight + 1 > self._control.limit
         self._in_flight = left = self._in_flight - 1
-        if now >= self._cell_ends:
-            self._turn(now)
-        if left < self._cell.low:
-            self._cell.low = left
+        meter = self._meter
+        cell = meter.cell if now < meter.ends else meter.turn(now, left)
+        if left < cell.low:
+            cell.low = left
         self._queue.ended(share)
         if outcome is None:
             self._remember(ticket)
@@ -205,8 +194,8 @@ class Lane:
             paused_until=self._paused_until if paused else None,
             paused_why=self._paused_why if paused else None,
             learnt_per_minute=learnt,
-            requests_last_minute=round(self._sent.total(now)),
-            tokens_last_minute=round(self._tokens.total(now)),
+            requests_last_minute=round(self._meter.sent(now)),
+            tokens_last_minute=round(self._meter.tokens(now)),
             refused_last_minute=round(self._refused_lately.total(now)),
             errors_last_minute=round(self._errors_lately.total(now)),
             p50=ordered[len(ordered) // 2] if ordered else None,
@@ -219,26 +208,17 @@ class Lane:
         ticket.share = share
         ticket.granted_at = now
         ticket.level = level
-        if now >= self._cell_ends:
-            self._turn(now)
-        ticket.cell = self._cell
+        meter = self._meter
+        ticket.cell = cell = meter.cell if now < meter.ends else meter.turn(now, level)
+        cell.sent += 1
         ticket.serial = self._serial
         ticket.edge = level + 2 > self._control.limit
         if share.waiting:
             self._queue.started(share)
         else:
             share.in_flight += 1
-        self._sent.add(now)
-        if self._began is None:
-            self._began = now
         if not self._plain:
             self._count(ticket, now)
-
-    def _turn(self, now: float) -> None:
-        self._cell_ends = now + _CELL
-        following = _Cell(self._in_flight)
-        self._cell.next = following
-        self._cell = following
 
     def _count(self, ticket: Ticket, now: float) -> None:
         """Count a request that goes at each rate."""
@@ -255,6 +235,9 @@ class Lane:
             self._not_before = now + _VERDICT
         elif now < self._spread_until:
             self._not_before = now + self._gap
+        elif now < self._smooth_until:
+            gap = min(_SMOOTH * self._duration / self._control.limit, _MOST_GAP)
+            self._not_before = max(self._not_before, now - gap) + gap
         elif now >= self._not_before:
             self._look_for_rates(now)
 
@@ -265,7 +248,7 @@ class Lane:
             and self._tokens_quota is None
             and self._pace.rate == float("inf")
             and self._announced.limit is None
-            and now >= max(self._paused_until, self._spread_until, self._not_before)
+            and now >= max(self._paused_until, self._spread_until, self._smooth_until, self._not_before)
             and not self._probe
         )
 
@@ -296,7 +279,7 @@ class Lane:
 
     def _settle(self, ticket: Ticket, outcome: Outcome, now: float) -> None:
         if outcome.tokens:
-            self._tokens.add(now, outcome.tokens)
+            self._meter.cell.tokens += outcome.tokens
             self._mean_tokens += (outcome.tokens - self._mean_tokens) * (0.05 if self._mean_tokens else 1.0)
         if self._tokens_quota is not None:
             # A refused request used nothing; of one that ended without a count, the estimate stands.
@@ -307,6 +290,7 @@ class Lane:
         granted_at = ticket.granted_at
         assert granted_at is not None
         self._latencies.append(outcome.seconds)
+        self._duration += (now - granted_at - self._duration) * 0.1
         level = ticket.cell.lasting(ticket.level)
         self._control.good(level, outcome.seconds, granted_at, used, now)
         refusals = self._refusals
@@ -340,7 +324,8 @@ class Lane:
         assert ticket.granted_at is not None
         refusals, control = self._refusals, self._control
         self._rejected += 1
-        self._sent.take_back(ticket.granted_at)
+        self._meter.take_back(ticket.cell)
+        self._smooth_until = now + _SMOOTH_FOR
         (self._refused_lately if outcome.status == 429 else self._errors_lately).add(now)
         wait = retry_after(outcome.headers, outcome.retry_after)
         if wait is not None:
@@ -350,8 +335,7 @@ class Lane:
         passed = ticket.serial - self._rejected
         again = refusals.refused(now, passed)
         if wait is None or again:
-            # The first of a minute's worth may come free before the next try is due.
-            back_off = min(refusals.back_off(now), max(self._sent.next_fall(now) + 0.05 - now, 0.5) if again else 99.0)
+            back_off = refusals.back_off(now, self._meter.oldest_leaves(now) + 0.05)
             self._pause(now + back_off, Reason.BACK_OFF, now)
         if not self._limits.adaptive:
             return
@@ -370,15 +354,15 @@ class Lane:
             self._learn_rate(passed, again, now)
 
     def _learn_rate(self, passed: int, again: bool, now: float) -> None:
-        minute = self._sent.total(now)
+        minute = self._meter.sent(now)
         # While paused nothing is let through, which is part of the time that the provider counts over.
-        age = max(now, self._paused_until if self._paused_why is Reason.RETRY_AFTER else now) - (
-            self._began or 0.0
-        )
+        age = max(now, self._paused_until) - (self._meter.oldest_leaves(now) - MINUTE)
         if again:
             self._pace.still_refused(now, minute, age)
         else:
             self._pace.refused(now, passed, minute, age)
+            if self._paused_until - now > _LONG_WAIT:
+                self._pace.known()
             self._control.bounded_by_rate(now)
 
     def _pause(self, until: float, why: Reason, now: float) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-_SAMPLES = 24
+_SAMPLES = 40
 _CLEAR = math.log(1.3)
 _SIGNIFICANT = 3.0
 _SHARE_OF_LOAD = 0.4
@@ -74,8 +74,7 @@ class Knee:
             self._normal = _pooled(self._normal, last)
             return None
         rise = _rise(last, self._normal)
-        due_to_load = _SHARE_OF_LOAD * math.log(last.level / self._normal.level)
-        if rise < max(_CLEAR, due_to_load, _SIGNIFICANT * _error(last, self._normal)):
+        if rise < max(_CLEAR, _SIGNIFICANT * _error(last, self._normal)):
             return None
         self._before = last
         return max(self._normal.level, last.level * max(math.exp(-rise) * 1.1, _LOWEST_CUT))
@@ -84,7 +83,7 @@ class Knee:
         before, self._before = self._before, None
         assert before is not None
         expected = _SHARE_OF_LOAD * math.log(max(before.level / after.level, 1.0))
-        if -_rise(after, before) >= expected:
+        if _error(after, before) - _rise(after, before) >= expected:
             return None
         self._normal = after
         return before.level

@@ -20,25 +20,19 @@ class Window:
         self._slot = _FORGOTTEN
         self._total = 0.0
 
-    def add(self, now: float, amount: float = 1.0) -> None:
-        """Count something now."""
-        slot = int(now * 4.0)
-        if slot != self._slot:
+    def add(self, when: float, amount: float = 1.0) -> None:
+        """Count something, now or for a moment within the last minute; negative: take it back."""
+        slot = int(when * 4.0)
+        if slot > self._slot:
             self._advance(slot)
-        self._cells[slot % _CELLS] += amount
-        self._total += amount
-
-    def take_back(self, then: float, amount: float = 1.0) -> None:
-        """What was counted then does not count after all."""
-        slot = int(then * 4.0)
         if self._slot - slot < _CELLS:
-            self._cells[slot % _CELLS] -= amount
-            self._total -= amount
+            self._cells[slot % _CELLS] += amount
+            self._total += amount
 
     def total(self, now: float) -> float:
         """The sum."""
         slot = int(now * 4.0)
-        if slot != self._slot:
+        if slot > self._slot:
             self._advance(slot)
         return self._total
 
@@ -61,7 +55,7 @@ class Window:
         return now + MINUTE
 
     def _advance(self, slot: int) -> None:
-        if slot - self._slot >= _CELLS or slot < self._slot:
+        if slot - self._slot >= _CELLS:
             self._cells = [0.0] * _CELLS
             self._total = 0.0
         else:
@@ -121,19 +115,24 @@ _CUT = 0.98
 _DEEPEST = ((5, 0.6), (20, 0.75), (60, 0.88))
 """(requests let through since the last refusal, deepest cut): a rate far above the limit is refused at once."""
 _DEEPEST_LATER = 0.95
+_DEEPEST_FIRST = 0.35
+_FIRST_REFUSALS = 4
+"""The first estimate has the provider's bucket in it and can be many times too high."""
 _PRIOR = 4.0
 """The rate so far weighs as much as four observed requests: two refusals half a second apart show little."""
 _RAISE_EVERY = 5.0
 _FIRST_STEP = 0.05
+_KNOWN_STEP = 0.004
 _LEAST_STEP = 0.002
 _MOST_STEP = 0.2
 """Steps of the probe upwards. They halve with each refusal that comes within `_ONCE_A`, and grow after it, so that a
 refusal comes about once in that time: fewer than 1 in 100 of 100 requests a minute."""
 _ONCE_A = 60.0
-_FASTER = 1.3
+_FASTER = 1.2
 _SLACK = 0.05
 _QUICK = 10.0
 _LOWEST = 1.0 / MINUTE
+_WHOLE_MINUTE = 0.95 * MINUTE
 
 
 class Pace:
@@ -154,6 +153,7 @@ class Pace:
         self._full_count = 0
         self._refused_at = -math.inf
         self._quick = 0
+        self._refusals = 0
         self._raise_at = 0.0
         self._step = _FIRST_STEP
 
@@ -170,12 +170,13 @@ class Pace:
             age: Seconds since the first of those, at most a minute.
         """
         overall = minute / min(max(age, 1.0), MINUTE)
+        self._refusals += 1
         self._quick = self._quick + 1 if now - self._refused_at < _QUICK else 0
         if math.isinf(self.rate):
             rate = overall * _FIRST_CUT
         else:
             rate = self._cut(now, passed)
-            if age >= MINUTE and self._quick < 2:
+            if age >= _WHOLE_MINUTE and self._quick < 2:
                 # So many did go through within a minute; only row upon row of refusals says that this is over.
                 rate = max(rate, min(overall, self.rate) * (_CUT if self._quick == 0 else 0.95))
             if _QUICK < now - self._refused_at < _ONCE_A:
@@ -190,11 +191,18 @@ class Pace:
         seen = passed - self._full_count
         measured = (seen + _PRIOR) / (now - self._full_at + _PRIOR / self.rate)
         deepest = next((cut for most, cut in _DEEPEST if seen < most), _DEEPEST_LATER)
+        if self._refusals <= _FIRST_REFUSALS and deepest < _DEEPEST_LATER:
+            deepest = _DEEPEST_FIRST
         return max(min(rate, measured * 0.99), self.rate * deepest)
 
     def still_refused(self, now: float, minute: float, age: float) -> None:
         """Again refused, with nothing let through since: the provider counts over a longer time, so do we."""
         self._set(min(self.rate, minute / min(max(age, 1.0), MINUTE) * 0.995), now)
+        self.known()
+
+    def known(self) -> None:
+        """The provider counts over a minute, so that what went through in one is its limit, not an estimate."""
+        self._step = min(self._step, _KNOWN_STEP)
 
     def mark_full(self, now: float, passed: int) -> None:
         """The provider is full now, or was until now and begins to let through again."""
@@ -205,6 +213,7 @@ class Pace:
         self.rate = math.inf
         self.next_at = self._refused_at = -math.inf
         self._full_at = None
+        self._refusals = 0
         self._step = _FIRST_STEP
 
     def raise_slowly(self, now: float) -> None:

@@ -12,7 +12,8 @@ from enum import Enum
 import msgspec
 
 _BACK_OFF = 0.5
-_BACK_OFF_MOST = 8.0
+_BACK_OFF_FACTOR = 3.0
+_BACK_OFF_MOST = 6.5
 _LONG = 60.0
 _BACK_OFF_LONG = 60.0
 _KEPT_FOR = 120.0
@@ -48,6 +49,7 @@ class Refusals:
         """Refusals of requests that were let go before this are of the same round trip, and say nothing new."""
         self.cause = Cause.RATE
         self._passed = -1
+        self._tried_minute = False
         self._seen: deque[_Seen] = deque(maxlen=_NEEDED)
 
     def refused(self, now: float, passed: int) -> bool:
@@ -60,16 +62,25 @@ class Refusals:
         if again:
             self.row += 1
         else:
-            self.row, self.since = 1, now
+            self.row, self.since, self._tried_minute = 1, now, False
         self.cut_at, self._passed = now, passed
         return again
 
-    def back_off(self, now: float) -> float:
-        """Seconds to wait when the provider does not say."""
+    def back_off(self, now: float, oldest_leaves: float) -> float:
+        """Seconds to wait when the provider does not say.
+
+        Args:
+            oldest_leaves: When the oldest request of the last minute is a minute old: a provider that counts over a
+                sliding minute then lets one through.
+        """
         lasted = now - self.since
         if lasted > _LONG:
             return min(lasted / 8.0, _BACK_OFF_LONG)
-        return float(min(_BACK_OFF * 2.0 ** min(self.row - 1, 8), _BACK_OFF_MOST))
+        wait = float(min(_BACK_OFF * _BACK_OFF_FACTOR ** min(self.row - 1, 8), _BACK_OFF_MOST))
+        if self.row > 1 and not self._tried_minute and oldest_leaves - now < wait:
+            self._tried_minute = True
+            return max(oldest_leaves - now, _BACK_OFF)
+        return wait
 
     def judge(self, status: int, level: int, edge: bool, proven: int, now: float) -> Cause:
         """The probable cause of the first refusal of a row.
