@@ -22,7 +22,7 @@ REVOKED, REVOKE = 20, 0.1
 
 def first_byte(way: Way) -> list[Bar]:
     """Added time to the first streamed byte, at 200 streams that flow; direct streams run among them."""
-    rounds, seconds = (1, 8) if way.quick else (5, 20)
+    rounds, seconds = (1, 8) if way.quick else (5, 15)
     seen: dict[str, list[_First]] = {"bare": [], "ours": []}
     with provider() as port, bare(port) as (yardstick, _), ours(way.base, f"http://{HOST}:{port}/v1") as mine:
         for _ in range(rounds):

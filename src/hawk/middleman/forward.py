@@ -7,8 +7,6 @@ import email.utils
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from aiohttp import web
-
 from hawk.core.traffic.breaker import BreakerState
 from hawk.core.traffic.lane import Outcome
 from hawk.core.traffic.prices import cost
@@ -20,8 +18,8 @@ from hawk.middleman.connection import Answer, AnswerError
 from hawk.middleman.exchange import Exchange, Phase
 from hawk.middleman.fields import Fields
 from hawk.middleman.house import House
+from hawk.middleman.listener import Reply, Request
 from hawk.middleman.meter import Meter
-from hawk.middleman.passing import Passing
 from hawk.middleman.paths import Target
 from hawk.middleman.pool import address_of, failure, target_of
 from hawk.middleman.record import Recording
@@ -39,11 +37,12 @@ class Sending(NamedTuple):
     target: Target
     headers: Fields
     body: bytes | AsyncIterator[bytes] | None
-    request: web.BaseRequest
+    request: Request
+    reply: Reply
     recording: Recording | None
 
 
-async def forward(house: House, sending: Sending, exchange: Exchange, route: Route) -> web.StreamResponse:
+async def forward(house: House, sending: Sending, exchange: Exchange, route: Route) -> None:
     """Send it, and pass the answer on.
 
     Raises:
@@ -61,16 +60,16 @@ async def forward(house: House, sending: Sending, exchange: Exchange, route: Rou
     try:
         answer = await _ask(house, sending, exchange, route)
         try:
-            response, said = await _pass_on(house, sending, exchange, route, answer)
+            await _pass_on(house, sending, exchange, route, answer)
         finally:
             house.pool_of(route).release(address_of(route.base_url), answer)
         outcome = _outcome(exchange, answer)
         if answer.status >= 500 or answer.status in (401, 403) or exchange.error is not None:
-            turnstile.breaker.failure(house.loop.time(), said or exchange.error or f"status {answer.status}")
+            said = exchange.said or exchange.error or f"status {answer.status}"
+            turnstile.breaker.failure(house.loop.time(), said)
         else:
             turnstile.breaker.success(house.loop.time())
         settled = True
-        return response
     except Refusal as refusal:
         if refusal.status in (502, 504):
             outcome = Outcome(status=0, seconds=house.loop.time() - (exchange.sent or now))
@@ -125,10 +124,8 @@ async def _ask(house: House, sending: Sending, exchange: Exchange, route: Route)
     return answer
 
 
-async def _pass_on(
-    house: House, sending: Sending, exchange: Exchange, route: Route, answer: Answer
-) -> tuple[web.StreamResponse, str]:
-    """The answer to the client; also the beginning of it where it is an error."""
+async def _pass_on(house: House, sending: Sending, exchange: Exchange, route: Route, answer: Answer) -> None:
+    """The answer to the client."""
     recording, idle, loop = sending.recording, route.deadlines.idle, house.loop
     headers = fields.to_client(answer.headers)
     headers.append(("x-hawk-request-id", exchange.id))
@@ -137,17 +134,17 @@ async def _pass_on(
         headers.append(("x-hawk-attempt", exchange.attempt))
     if recording is not None:
         recording.head(answer.status, answer.headers)
-    response = Passing(sending.request)
-    response.begin(answer.status, answer.reason, headers)
+    reply = sending.reply
+    reply.begin(answer.status, answer.reason, headers)
     exchange.due = loop.time() + idle
     exchange.status, exchange.phase = answer.status, Phase.STREAMING
     good, said = answer.status < 400, b""
     meter = Meter(route.provider.kind, answer.get("content-type"), answer.get("content-encoding").lower())
     try:
         if not answer.ready:
-            await response.flush()
+            reply.flush()
         while chunk := await answer.part():
-            await response.part(chunk, last=answer.ended)
+            await reply.part(chunk, last=answer.ended)
             exchange.bytes_out += len(chunk)
             exchange.due = loop.time() + idle
             if good:
@@ -156,10 +153,10 @@ async def _pass_on(
                 said += chunk[:_SAID]
             if recording is not None:
                 recording.chunk(chunk, loop.time())
-        await response.end()
+        reply.end()
     except AnswerError:
         exchange.error = "hawk_upstream_closed"
-        response.cut()  # what the provider sent is delivered, and no end after it
+        reply.cut()  # what the provider sent is delivered, and no end after it
     except ConnectionError as ex:
         exchange.client_gone = True
         raise asyncio.CancelledError from ex
@@ -167,8 +164,8 @@ async def _pass_on(
         exchange.usage = meter.usage()
         if exchange.usage is None and good and meter.events:
             exchange.usage = Usage(input=exchange.bytes_in // BYTES_A_TOKEN, output=meter.events)
-    exchange.said = " ".join(said[:_SAID].decode("utf-8", "replace").split())
-    return response, exchange.said
+    if said:
+        exchange.said = " ".join(said[:_SAID].decode("utf-8", "replace").split())
 
 
 def _outcome(exchange: Exchange, answer: Answer) -> Outcome:

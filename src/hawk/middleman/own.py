@@ -9,26 +9,34 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from aiohttp import web
 
 from hawk.errors import HawkError
 from hawk.middleman import fields, metrics, openapi, probe, status
 from hawk.middleman.house import House
 from hawk.middleman.keys import KeyStore
+from hawk.middleman.listener import Request, TooLargeError
 from hawk.middleman.paths import Target
 from hawk.middleman.refusals import Refusal
 from hawk.middleman.tokens import Principal
 
-Handler = Callable[[web.BaseRequest, Target], Awaitable[web.StreamResponse]]
+
+class Page(NamedTuple):
+    """An answer of the middleman's own."""
+
+    body: bytes
+    status: int = 200
+    kind: str = "application/json"
 
 
-def reply(value: Any, code: int = 200, **headers: str) -> web.Response:
-    return web.Response(
-        status=code, body=msgspec.json.encode(value), headers={"content-type": "application/json", **headers}
-    )
+Handler = Callable[[Request, Target], Awaitable[Page]]
+
+
+def reply(value: Any, status: int = 200) -> Page:
+    """A page of JSON."""
+    return Page(msgspec.json.encode(value), status)
 
 
 class OwnPaths:
@@ -51,18 +59,18 @@ class OwnPaths:
 
     # --- who may ------------------------------------------------------------------------------------------
 
-    def _who(self, request: web.BaseRequest, target: Target) -> Principal:
+    def _who(self, request: Request, target: Target) -> Principal:
         token = fields.credential(request.headers) or target.key
         return self._house.verifier.who(token, time.time())
 
-    def _person(self, request: web.BaseRequest, target: Target) -> None:
+    def _person(self, request: Request, target: Target) -> None:
         principal = self._who(request, target)
         if principal.claims is not None:
             raise Refusal(
                 "hawk_not_permitted", "A job's token may not do this; it takes a person's access token."
             )
 
-    def _claimed(self, request: web.BaseRequest, target: Target) -> Principal:
+    def _claimed(self, request: Request, target: Target) -> Principal:
         principal = self._who(request, target)
         if principal.claims is None:
             raise Refusal("hawk_not_permitted", "This is a job's own account; it takes a job's token.")
@@ -70,7 +78,7 @@ class OwnPaths:
 
     # --- open ---------------------------------------------------------------------------------------------
 
-    async def _health(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _health(self, request: Request, target: Target) -> Page:
         _only(request, "GET", "HEAD")
         if target.rest == "/live":
             return reply({"status": "live"})
@@ -79,41 +87,41 @@ class OwnPaths:
             return reply({"status": "draining" if draining else "ready"}, 503 if draining else 200)
         raise _unknown(target)
 
-    async def _openapi(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _openapi(self, request: Request, target: Target) -> Page:
         _only(request, "GET", "HEAD")
         _bare(target)
         return reply(openapi.document())
 
     # --- for anyone with a token ----------------------------------------------------------------------------
 
-    async def _metrics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _metrics(self, request: Request, target: Target) -> Page:
         _only(request, "GET", "HEAD")
         _bare(target)
         self._person(request, target)
-        return web.Response(body=metrics.render(self._house), headers={"content-type": metrics.CONTENT_TYPE})
+        return Page(metrics.render(self._house), kind=metrics.CONTENT_TYPE)
 
-    async def _permitted_models(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _permitted_models(self, request: Request, target: Target) -> Page:
         _only(request, "GET", "HEAD", "POST")
         _bare(target)
         principal = await self._asker(request, target)
         return reply([model["name"] for model in self._models(principal)])
 
-    async def _permitted_models_info(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _permitted_models_info(self, request: Request, target: Target) -> Page:
         _only(request, "GET", "HEAD", "POST")
         _bare(target)
         return reply(self._models(await self._asker(request, target)))
 
-    async def _public_models_info(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _public_models_info(self, request: Request, target: Target) -> Page:
         _only(request, "GET", "HEAD", "POST")
         _bare(target)
         await self._asker(request, target)
         return reply([model for model in self._models(None) if model["public"]])
 
-    async def _model_groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _model_groups(self, request: Request, target: Target) -> Page:
         _only(request, "GET", "HEAD")
         _bare(target)
         principal = self._who(request, target)
-        asked = set(request.query.getall("model", []))
+        asked = set(request.query("model"))
         models = [m for m in self._models(principal) if not asked or asked & {m["name"], m["inspect_name"]}]
         groups = {m["name"]: m["groups"][0] if m["groups"] else "model-access-public" for m in models}
         return reply(
@@ -125,10 +133,10 @@ class OwnPaths:
             }
         )
 
-    async def _asker(self, request: web.BaseRequest, target: Target) -> Principal:
+    async def _asker(self, request: Request, target: Target) -> Principal:
         """Who asks, by header or, as the public client does it, by `api_key` in the body."""
         token = fields.credential(request.headers) or target.key
-        if token is None and request.can_read_body:
+        if token is None and request.has_body:
             body = await _json(request)
             given = body.get("api_key")
             token = given if isinstance(given, str) else None
@@ -139,7 +147,7 @@ class OwnPaths:
 
     # --- a job's own --------------------------------------------------------------------------------------
 
-    async def _job(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _job(self, request: Request, target: Target) -> Page:
         principal = self._claimed(request, target)
         if target.rest == "/keys":
             _only(request, "PUT")
@@ -159,7 +167,7 @@ class OwnPaths:
 
     # --- administration -----------------------------------------------------------------------------------
 
-    async def _admin(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _admin(self, request: Request, target: Target) -> Page:
         self._person(request, target)
         match target.rest.split("/")[1:]:
             case ["status"]:
@@ -185,7 +193,7 @@ class OwnPaths:
             case _:
                 raise _unknown(target)
 
-    async def _reload(self) -> web.Response:
+    async def _reload(self) -> Page:
         try:
             catalog = self._house.reload()
         except HawkError as ex:
@@ -195,14 +203,14 @@ class OwnPaths:
         counts = {"providers": len(catalog.providers()), "models": len(catalog.models())}
         return reply({**counts, "keys": len(await asyncio.to_thread(self._keys.list))})
 
-    async def _probe(self, request: web.BaseRequest) -> web.Response:
+    async def _probe(self, request: Request) -> Page:
         body = await _json(request)
         model, job = body.get("model"), body.get("job")
         if not isinstance(model, str) or not isinstance(job, str | None):
             raise Refusal("hawk_bad_request", 'Send {"model": "openai/gpt-5", "job": null}.')
         return reply(await probe.both_ways(self._house, model, job))
 
-    async def _admin_keys(self, request: web.BaseRequest, where: list[str]) -> web.Response:
+    async def _admin_keys(self, request: Request, where: list[str]) -> Page:
         _only(request, "GET", "HEAD", *(("PUT", "DELETE") if where else ()))
         try:
             if not where:
@@ -227,17 +235,17 @@ class OwnPaths:
         return reply(info)
 
 
-async def _json(request: web.BaseRequest) -> dict[str, Any]:
+async def _json(request: Request) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(await request.read() or b"{}")
-    except (msgspec.MsgspecError, web.HTTPRequestEntityTooLarge) as ex:
+        found = msgspec.json.decode(await request.read(1 << 20) or b"{}")
+    except (msgspec.MsgspecError, TooLargeError, RecursionError) as ex:
         raise Refusal("hawk_bad_request", "The body is not JSON.") from ex
     if not isinstance(found, dict):
         raise Refusal("hawk_bad_request", "The body is not a JSON object.")
     return found
 
 
-def _only(request: web.BaseRequest, *methods: str) -> None:
+def _only(request: Request, *methods: str) -> None:
     if request.method not in methods:
         raise Refusal("hawk_method_not_allowed", f"Allowed here: {', '.join(methods)}.")
 

@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from http.client import responses
 
-from aiohttp import web
-
 from hawk.errors import StorageError
 from hawk.middleman.cassette import Identity
 from hawk.middleman.exchange import Exchange, Phase
 from hawk.middleman.house import House
+from hawk.middleman.listener import Reply
 from hawk.middleman.meter import Meter
-from hawk.middleman.passing import Passing
 from hawk.middleman.paths import Target
 from hawk.middleman.record import Recording
 from hawk.middleman.refusals import Refusal
@@ -46,12 +44,12 @@ def record(
 
 async def replay(
     house: House,
-    request: web.BaseRequest,
+    reply: Reply,
     target: Target,
     exchange: Exchange,
     principal: Principal,
     body: Body,
-) -> web.StreamResponse:
+) -> None:
     """The recorded answer, with its pauses.
 
     Raises:
@@ -75,12 +73,12 @@ async def replay(
         raise Refusal("hawk_replay_miss", f"{ex.message} {ex.remedy}", no_retry=True) from ex
     exchange.admitted = exchange.sent = house.loop.time()
     if found.status == 0:
-        return _cut(exchange, Passing(request))
+        _cut(exchange, reply)
+        return
     headers = dict(found.headers)
     headers["x-hawk-request-id"] = exchange.id
     headers["x-hawk-upstream-status"] = str(found.status)
-    response = Passing(request)
-    response.begin(found.status, responses.get(found.status, ""), headers.items())
+    reply.begin(found.status, responses.get(found.status, ""), headers.items())
     meter = Meter(house.kind_of(target.provider), headers.get("content-type", ""), "")
     exchange.status, exchange.phase = found.status, Phase.WAITING
     for pause, chunk in found.chunks:
@@ -88,23 +86,21 @@ async def replay(
             await asyncio.sleep(pause)
         if exchange.phase is not Phase.STREAMING:
             exchange.phase, exchange.first_byte = Phase.STREAMING, house.loop.time()
-        await response.part(chunk, last=False)
+        await reply.part(chunk, last=False)
         exchange.bytes_out += len(chunk)
         meter.feed(chunk)
     exchange.usage = meter.usage()
     if found.complete:
-        await response.end()
+        reply.end()
     else:
-        await response.flush()
-        _cut(exchange, response)
-    return response
+        reply.flush()
+        _cut(exchange, reply)
 
 
-def _cut(exchange: Exchange, response: Passing) -> Passing:
+def _cut(exchange: Exchange, reply: Reply) -> None:
     """The connection ends without an end of the answer, as it was recorded."""
     exchange.error = "hawk_upstream_closed"
-    response.cut()
-    return response
+    reply.cut()
 
 
 def _identity(exchange: Exchange) -> Identity:

@@ -6,9 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from http.client import responses
 from urllib.parse import unquote
-
-from aiohttp import web
 
 from hawk.config.providers import Kind
 from hawk.core.traffic.lane import Ticket
@@ -17,6 +16,8 @@ from hawk.middleman.body import Asked, model_in_path, read_body
 from hawk.middleman.catalog import Route
 from hawk.middleman.exchange import Exchange, Phase
 from hawk.middleman.house import House
+from hawk.middleman.listener import Reply, Request, TooLargeError
+from hawk.middleman.own import Page
 from hawk.middleman.paths import Target, parse
 from hawk.middleman.refusals import Refusal
 from hawk.middleman.tokens import Principal
@@ -30,7 +31,10 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 
 _log = logging.getLogger(__name__)
 
-Own = Callable[[web.BaseRequest, Target], Awaitable[web.StreamResponse]]
+LARGEST = 512 << 20
+"""Bytes of a body that is read whole."""
+
+Own = Callable[[Request, Target], Awaitable[Page]]
 
 
 class Relay:
@@ -44,38 +48,39 @@ class Relay:
         self._house = house
         self._own = own
 
-    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def __call__(self, request: Request, reply: Reply) -> None:
         house = self._house
         exchange = Exchange(house.next_id(), now=house.loop.time(), wall=time.time())
         dialect = Kind.OPENAI
         try:
-            target = parse(request.raw_path)
+            target = parse(request.target)
             own = self._own.get(target.provider)
             if own is not None:
-                return await own(request, target)
+                _show(reply, await own(request, target))
+                return
             dialect = house.kind_of(target.provider)
             exchange.transport = request.transport
             exchange.task = asyncio.current_task()
-            return await self._relay(request, target, exchange, dialect)
+            await self._relay(request, reply, target, exchange, dialect)
         except Refusal as refusal:
-            return _refused(exchange, refusal, dialect)
+            _refuse(reply, exchange, refusal, dialect)
         except asyncio.CancelledError:
             if exchange.cut is None:
                 exchange.client_gone = True
                 raise
             exchange.error = exchange.cut.kind
-            if exchange.phase is Phase.STREAMING or exchange.task is None:
+            if reply.begun or exchange.task is None:
                 raise
             exchange.task.uncancel()
-            return _refused(exchange, exchange.cut, dialect)
+            _refuse(reply, exchange, exchange.cut, dialect)
         except Exception:
             _log.exception("request %s", exchange.id)
-            if exchange.phase is Phase.STREAMING:
+            if reply.begun:
                 raise
             fault = Refusal(
                 "hawk_internal", f"A fault of the middleman's own; its log names request {exchange.id}."
             )
-            return _refused(exchange, fault, dialect)
+            _refuse(reply, exchange, fault, dialect)
         finally:
             if exchange.provider:
                 exchange.phase = Phase.DONE
@@ -84,8 +89,8 @@ class Relay:
                 house.finish(exchange)
 
     async def _relay(
-        self, request: web.BaseRequest, target: Target, exchange: Exchange, dialect: Kind
-    ) -> web.StreamResponse:
+        self, request: Request, reply: Reply, target: Target, exchange: Exchange, dialect: Kind
+    ) -> None:
         house = self._house
         if request.method not in _METHODS:
             raise Refusal("hawk_method_not_allowed", f"{request.method[:20]} is not passed on.")
@@ -98,8 +103,8 @@ class Relay:
         house.exchanges.add(exchange)
         if house.draining:
             raise Refusal("hawk_draining", "The middleman is about to end; try again.", retry_after=1)
-        if request.headers.get("expect", "").lower() == "100-continue" and request.transport is not None:
-            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if "expect" in request.headers:
+            request.keep_going()
         body, asked = await _read(request, dialect, target)
         exchange.model = asked.model
         exchange.bytes_in = len(body) if isinstance(body, bytes) else 0
@@ -108,7 +113,8 @@ class Relay:
         house.check_budget(principal)
         cassette = principal.claims.cassette if principal.claims is not None else None
         if cassette is not None and cassette.mode == "replay":
-            return await playback.replay(house, request, target, exchange, principal, body)
+            await playback.replay(house, reply, target, exchange, principal, body)
+            return
         route = house.route(principal, target.provider, asked.model)
         exchange.account, exchange.route = route.account, route
         trace = child_of(request.headers.get("traceparent"))
@@ -118,7 +124,7 @@ class Relay:
             trace.parent_id,
         )
         with_key = fields.to_provider(
-            request.headers.items(),
+            request.fields,
             kind=route.provider.kind,
             key=route.key,
             extra=route.headers,
@@ -134,11 +140,11 @@ class Relay:
         except Refusal:
             forward.give_back(exchange)
             raise
-        return await forward.forward(
-            house, forward.Sending(target, with_key, body, request, recording), exchange, route
+        await forward.forward(
+            house, forward.Sending(target, with_key, body, request, reply, recording), exchange, route
         )
 
-    async def _admit(self, request: web.BaseRequest, exchange: Exchange, route: Route, asked: Asked) -> None:
+    async def _admit(self, request: Request, exchange: Exchange, route: Route, asked: Asked) -> None:
         """Wait until it may go.
 
         Raises:
@@ -171,21 +177,16 @@ class Relay:
 class _SignsOfLife:
     """Says `102 Processing` to a client that waits, where its HTTP knows that."""
 
-    def __init__(self, request: web.BaseRequest, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, request: Request, loop: asyncio.AbstractEventLoop) -> None:
         self._request, self._loop = request, loop
-        self._timer: asyncio.TimerHandle | None = None
-        if request.version >= (1, 1):
-            self._timer = loop.call_later(SIGN_OF_LIFE, self._say)
+        self._timer = loop.call_later(SIGN_OF_LIFE, self._say)
 
     def _say(self) -> None:
-        transport = self._request.transport
-        if transport is not None and not transport.is_closing():
-            transport.write(b"HTTP/1.1 102 Processing\r\n\r\n")
-            self._timer = self._loop.call_later(SIGN_OF_LIFE, self._say)
+        self._request.still_here()
+        self._timer = self._loop.call_later(SIGN_OF_LIFE, self._say)
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
 
 def _identify(exchange: Exchange, principal: Principal, headers: Mapping[str, str]) -> None:
@@ -208,30 +209,34 @@ def _said(headers: Mapping[str, str], name: str, most: int) -> str:
 
 
 async def _read(
-    request: web.BaseRequest, kind: Kind, target: Target
+    request: Request, kind: Kind, target: Target
 ) -> tuple[bytes | AsyncIterator[bytes] | None, Asked]:
     """The body, whole where the model stands in it, else as it comes."""
-    if not request.can_read_body:
+    if not request.has_body:
         return None, Asked(model_in_path(kind, target.rest), streaming=False, tokens=0)
     packed = request.headers.get("content-encoding", "identity") != "identity"
     if "json" not in request.headers.get("content-type", "json") or packed:
-        return request.content.iter_any(), Asked(model_in_path(kind, target.rest), streaming=False, tokens=0)
+        return request.parts(), Asked(model_in_path(kind, target.rest), streaming=False, tokens=0)
     try:
-        body = await request.read()
-    except web.HTTPRequestEntityTooLarge as ex:
+        body = await request.read(LARGEST)
+    except TooLargeError as ex:
         raise Refusal(
             "hawk_body_too_large", "The request is larger than this middleman takes.", no_retry=True
         ) from ex
     return body, read_body(kind, target.rest, body) if body else Asked(None, streaming=False, tokens=0)
 
 
-def _refused(exchange: Exchange, refusal: Refusal, dialect: Kind) -> web.Response:
+def _refuse(reply: Reply, exchange: Exchange, refusal: Refusal, dialect: Kind) -> None:
     exchange.status, exchange.error = refusal.status, refusal.kind
-    headers = refusal.headers()
-    headers["x-hawk-request-id"], headers["server"] = exchange.id, "hawk"
+    fields = [*refusal.headers().items(), ("x-hawk-request-id", exchange.id)]
     if exchange.attempt:
-        headers["x-hawk-attempt"] = printable(exchange.attempt)
-    return web.Response(status=refusal.status, headers=headers, body=refusal.body(dialect))
+        fields.append(("x-hawk-attempt", printable(exchange.attempt)))
+    reply.whole(refusal.status, responses.get(refusal.status, ""), fields, refusal.body(dialect))
+
+
+def _show(reply: Reply, page: Page) -> None:
+    fields = [("content-type", page.kind), ("cache-control", "no-store")]
+    reply.whole(page.status, responses.get(page.status, ""), fields, page.body)
 
 
 def printable(text: str) -> str:

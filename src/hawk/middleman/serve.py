@@ -12,42 +12,29 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-from aiohttp import web
 
 from hawk import __version__
+from hawk.config.providers import Kind
 from hawk.config.settings import Settings
 from hawk.config.token import current_user, ensure_token, token_user
 from hawk.errors import HawkError, ServerUnavailableError
 from hawk.middleman.catalog import Catalog, addresses_of, load_catalog
 from hawk.middleman.house import House
 from hawk.middleman.keys import KeyStore
+from hawk.middleman.listener import Listener
 from hawk.middleman.own import OwnPaths
 from hawk.middleman.presence import Presence, presence_file
+from hawk.middleman.refusals import Refusal
 from hawk.middleman.relay import Relay
 from hawk.middleman.spans import SpanWriter
 from hawk.middleman.tokens import Verifier, signing_key
 from hawk.store.locks import holder
 from hawk.store.rundir import write_json
 
-LARGEST = 512 << 20
-"""Bytes of a request body that is read whole."""
-
-MAX_FIELD = 65536
-"""Bytes that one header field of a request may have."""
-
 LONELY = 60.0
 """Seconds after which an embedded middleman without server and job ends."""
 
 _log = logging.getLogger("hawk.middleman")
-
-
-class Request(web.BaseRequest):
-    """A request whose body may be large."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, client_max_size=LARGEST, **named)
 
 
 async def serve(settings: Settings, options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -77,24 +64,11 @@ async def serve(settings: Settings, options: argparse.Namespace, environ: Mappin
     host = f"[{options.host}]" if ":" in options.host else options.host
     house = House(catalog, verifier, spans, load=load, url=f"http://{host}:{port}")
     relay = Relay(house, OwnPaths(house, keys).table)
-    server = web.Server(
-        relay,
-        handler_cancellation=True,
-        request_factory=lambda message, payload, protocol, writer, task: Request(
-            message, payload, protocol, writer, task, house.loop
-        ),
-        access_log=None,
-        auto_decompress=False,
-        max_line_size=MAX_FIELD,
-        max_field_size=MAX_FIELD,
-        keepalive_timeout=75.0,
-    )
-    runner = web.ServerRunner(server, handle_signals=False)
-    await runner.setup()
-    site = web.SockSite(runner, listener, backlog=2048)
+    clients = Listener(relay, complaint)
+    server = await house.loop.create_server(clients, sock=listener, backlog=2048, start_serving=False)
     writer = asyncio.create_task(spans.run())
     try:
-        await site.start()
+        await server.start_serving()
         gc.collect()
         gc.freeze()
         write_json(
@@ -106,10 +80,18 @@ async def serve(settings: Settings, options: argparse.Namespace, environ: Mappin
         await drain(house, options.drain)
     finally:
         writer.cancel()
-        await runner.cleanup()
+        server.close()
+        clients.close_idle()
+        await asyncio.sleep(0)  # what was written last goes out
+        clients.abort()
         house.close()
         await asyncio.to_thread(spans.flush)
     return 0
+
+
+def complaint(why: str) -> bytes:
+    """What a client is told whose request can't be read."""
+    return Refusal("hawk_bad_request", why).body(Kind.OPENAI)
 
 
 async def until_ended(house: House, settings: Settings, *, embedded: bool) -> None:

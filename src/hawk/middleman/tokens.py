@@ -21,6 +21,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
 from hawk.core.traffic.ledger import Budget
+from hawk.errors import ConfigError
 from hawk.middleman.refusals import Refusal
 from hawk.store.rundir import read_json, storage_error, write_atomic, write_json
 
@@ -31,6 +32,9 @@ LIFETIME = 30 * 86400.0
 SKEW = 60.0
 """Seconds by which the clocks of two machines may differ."""
 
+KEY_FILE = "HAWK_MIDDLEMAN_KEY_FILE"
+
+_SHORTEST_KEY = 32
 _ALGORITHMS = ["HS256"]
 
 
@@ -85,11 +89,16 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 def signing_key(home: Path) -> bytes:
-    """The key that signs job tokens, made at the first use; only its owner can read it.
+    """The key that signs job tokens: in the file that `HAWK_MIDDLEMAN_KEY_FILE` names, else one of the home's own.
+
+    The home's is made at the first use; only its owner can read it.
 
     Raises:
         StorageError: It can't be read or made.
+        ConfigError: The file that is named holds no key.
     """
+    if named := os.environ.get(KEY_FILE):
+        return _named_key(Path(named))
     path = home / "middleman.key"
     try:
         if not path.exists():
@@ -105,6 +114,19 @@ def signing_key(home: Path) -> bytes:
         return path.read_bytes().strip()
     except OSError as ex:
         raise storage_error(path, ex) from ex
+
+
+def _named_key(path: Path) -> bytes:
+    try:
+        key = path.read_bytes().strip()
+    except OSError as ex:
+        raise storage_error(path, ex) from ex
+    if len(key) < _SHORTEST_KEY:
+        raise ConfigError(
+            f"{KEY_FILE}={path} holds no key of at least {_SHORTEST_KEY} characters.",
+            remedy="Make one: openssl rand -hex 32",
+        )
+    return key
 
 
 def mint(
@@ -189,16 +211,29 @@ class Verifier:
     def is_person(self, token: str | None) -> bool:
         return token is not None and token.isascii() and hmac.compare_digest(token.encode(), self._person)
 
-    def revoke(self, job: str, now: float) -> None:
-        """No token that this job was given up to now is good any more, though its maker's clock be ahead."""
+    def revoke(self, job: str, now: float) -> float:
+        """No token that this job was given up to now is good any more, though its maker's clock be ahead.
+
+        Returns until when one must have been given, to be revoked.
+        """
         seen = [p.claims.iat for p in self._known.values() if p.claims is not None and p.job == job]
-        self._revoked[job] = max([now, *seen])
+        at = max([now, *seen])
         for known in [t for t, p in self._known.items() if p.job == job]:
             del self._known[known]
+        self.learn({job: at}, now)
+        return at
+
+    def learn(self, revoked: Mapping[str, float], now: float) -> None:
+        """These jobs were revoked at these times, maybe elsewhere."""
+        self._revoked.update(revoked)
         if self._file is not None:
             expired = now - LIFETIME - SKEW
             self._revoked = {job: at for job, at in self._revoked.items() if at > expired}
             write_json(self._file, self._revoked)
+
+    def revoked_at(self, job: str) -> float:
+        """When the job was revoked last; 0: never."""
+        return self._revoked.get(job, 0.0)
 
     def _read(self, token: str) -> Principal:
         if self.is_person(token):

@@ -202,7 +202,9 @@ class Simulation:
 
     def sleep(self) -> None:
         wake = self.lane.wake_at(self.now)
-        if wake is not None and (self.woken_for is None or wake < self.woken_for or self.woken_for <= self.now):
+        if wake is not None and (
+            self.woken_for is None or wake < self.woken_for or self.woken_for <= self.now
+        ):
             self.woken_for = wake
             self.at(max(wake, self.now) + self.rng.uniform(0, 0.002), lambda: None)
 

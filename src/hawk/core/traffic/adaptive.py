@@ -127,8 +127,9 @@ class Concurrency:
                 self._uncut = self.limit
             self._held_at = now
             self.slow_start = False
-            self.limit = max(min(at * factor, at - 1), self._least)
-            self._hold(float(level), False, now)
+            # The level of a refusal that was long under way may be far below what was let through since.
+            self.limit = max(min(at * factor, at - 1), self.limit / 2, self._least)
+            self._hold(max(float(level), math.floor(self.limit) + 1.0), False, now)
         else:
             self.slow_start = False
             self.limit = max(self.limit * factor, self._least)

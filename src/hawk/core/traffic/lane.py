@@ -359,6 +359,8 @@ class Lane:
         age = max(now, self._paused_until) - (self._meter.oldest_leaves(now) - MINUTE)
         if again:
             self._pace.still_refused(now, minute, age)
+            if now - self._refusals.since > _LONG_WAIT:
+                self._pace.known()
         else:
             self._pace.refused(now, passed, minute, age)
             if self._paused_until - now > _LONG_WAIT:

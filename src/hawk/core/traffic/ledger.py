@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from hawk.core.traffic.usage import Usage
@@ -44,17 +46,41 @@ class _Account:
         self.requests = 0
         self.unpriced = 0
 
+    def add(self, tokens: int, usd: float | None) -> None:
+        self.requests += 1
+        self.tokens += tokens
+        if usd is None:
+            self.unpriced += 1
+        else:
+            self.usd += usd
+
+    def set(self, *parts: Spend) -> None:
+        self.usd = sum(part.usd for part in parts)
+        self.tokens = sum(part.tokens for part in parts)
+        self.requests = sum(part.requests for part in parts)
+        self.unpriced = sum(part.unpriced for part in parts)
+
+    def spend(self) -> Spend:
+        return Spend(self.usd, self.tokens, self.requests, self.unpriced)
+
 
 class Ledger:
-    """Spend by job, in memory; whoever restarts hands back what was kept with `restore`."""
+    """Spend by job, in memory; whoever restarts hands back what was kept with `restore`.
+
+    Where others spend for the same jobs, what was added here is told to them in batches (`batch`, `arrived`), and what
+    they all have spent comes back (`common`). Accounts are that sum and what the others don't know of yet.
+    """
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
+        self._untold: dict[str, _Account] | None = None
+        self._batch: dict[str, Spend] = {}
+        self._spent: Callable[[str], None] | None = None
 
     def spend(self, job: str) -> Spend:
         """All zero for a job that is not known."""
         found = self._accounts.get(job)
-        return Spend(found.usd, found.tokens, found.requests, found.unpriced) if found else Spend()
+        return found.spend() if found else Spend()
 
     def jobs(self) -> list[str]:
         """Jobs that have spent anything."""
@@ -66,21 +92,47 @@ class Ledger:
         Args:
             usd: What it cost; None: its model has no price.
         """
+        tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
         account = self._accounts.get(job)
         if account is None:
             account = self._accounts[job] = _Account()
-        account.requests += 1
-        account.tokens += usage.input + usage.output + usage.cache_read + usage.cache_write
-        if usd is None:
-            account.unpriced += 1
-        else:
-            account.usd += usd
+        account.add(tokens, usd)
+        if self._untold is not None and self._spent is not None:
+            untold = self._untold.get(job)
+            if untold is None:
+                untold = self._untold[job] = _Account()
+            untold.add(tokens, usd)
+            self._spent(job)
 
     def restore(self, job: str, spend: Spend) -> None:
         """Set what a job has spent so far."""
         account = self._accounts[job] = _Account()
-        account.usd, account.tokens = spend.usd, spend.tokens
-        account.requests, account.unpriced = spend.requests, spend.unpriced
+        account.set(spend)
+
+    def share(self, spent: Callable[[str], None]) -> None:
+        """Others spend, too: from now on note what they are to be told.
+
+        Args:
+            spent: Called with the job after each request.
+        """
+        self._untold, self._spent = {}, spent
+
+    def batch(self) -> dict[str, Spend]:
+        """What the others are to be told, by job: the same again until it has `arrived`."""
+        if not self._batch and self._untold:
+            self._batch = {job: account.spend() for job, account in self._untold.items()}
+            self._untold = {}
+        return self._batch
+
+    def arrived(self) -> None:
+        """The others know the batch."""
+        self._batch = {}
+
+    def common(self, job: str, spend: Spend) -> None:
+        """What all together have spent, every batch of ours that has arrived included."""
+        untold = self._untold.get(job) if self._untold is not None else None
+        account = self._accounts.setdefault(job, _Account())
+        account.set(spend, *([untold.spend()] if untold is not None else []))
 
     def forget(self, job: str) -> None:
         """The job is over."""

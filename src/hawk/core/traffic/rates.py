@@ -122,6 +122,7 @@ _PRIOR = 4.0
 """The rate so far weighs as much as four observed requests: two refusals half a second apart show little."""
 _RAISE_EVERY = 5.0
 _FIRST_STEP = 0.05
+_UNSURE_STEP = 0.02
 _KNOWN_STEP = 0.004
 _LEAST_STEP = 0.002
 _MOST_STEP = 0.2
@@ -172,6 +173,8 @@ class Pace:
         overall = minute / min(max(age, 1.0), MINUTE)
         self._refusals += 1
         self._quick = self._quick + 1 if now - self._refused_at < _QUICK else 0
+        if self._quick >= 2:
+            self._step = max(self._step, _UNSURE_STEP)
         if math.isinf(self.rate):
             rate = overall * _FIRST_CUT
         else:
@@ -198,7 +201,6 @@ class Pace:
     def still_refused(self, now: float, minute: float, age: float) -> None:
         """Again refused, with nothing let through since: the provider counts over a longer time, so do we."""
         self._set(min(self.rate, minute / min(max(age, 1.0), MINUTE) * 0.995), now)
-        self.known()
 
     def known(self) -> None:
         """The provider counts over a minute, so that what went through in one is its limit, not an estimate."""
