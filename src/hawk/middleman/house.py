@@ -20,6 +20,7 @@ from hawk.middleman.deadlines import Watch
 from hawk.middleman.exchange import Exchange, Exchanges
 from hawk.middleman.pool import Pool
 from hawk.middleman.refusals import Refusal
+from hawk.middleman.shared import Sharing
 from hawk.middleman.spans import SpanWriter
 from hawk.middleman.tapes import Tapes
 from hawk.middleman.tokens import Principal, Verifier
@@ -59,6 +60,7 @@ class House:
         *,
         load: Callable[[], Catalog],
         url: str = "",
+        shared: Sharing | None = None,
     ) -> None:
         self.catalog = catalog
         self.verifier = verifier
@@ -82,6 +84,9 @@ class House:
         self._permitted: dict[tuple[str, str, str], bool] = {}
         self._prefix = secrets.token_hex(4)
         self._serial = 0
+        self.shared = shared
+        if shared is not None:
+            shared.attach(self)
 
     def next_id(self) -> str:
         """An id for a request: unique, and cheap."""
@@ -100,6 +105,8 @@ class House:
             job = self.jobs[principal.job] = Job()
             if principal.job and (spent := self.spans.spend_of(principal.job)) is not None:
                 self.ledger.restore(principal.job, spent)
+            if principal.job and self.shared is not None:
+                job.keys = self.shared.adopt(principal.job)
         if principal.claims is not None and job.principal is not principal:
             job.budget, job.principal = principal.claims.budget, principal
             if token is not None:
@@ -188,7 +195,9 @@ class House:
             if len(self.turnstiles) >= _LANES:
                 self.turnstiles = {k: t for k, t in self.turnstiles.items() if not t.idle}
             now = self.loop.time()
-            found = Turnstile(name, Lane(route.limits, now), Breaker(route.breaker), self.loop)
+            shared = self.shared
+            lane = Lane(route.limits, now) if shared is None else shared.lane(name, route.limits, now)
+            found = Turnstile(name, lane, Breaker(route.breaker), self.loop)
             self.turnstiles[name] = found
         elif found.lane.limits != route.limits:
             found.lane.limits = route.limits
@@ -199,6 +208,14 @@ class House:
         """Keys of a job's own, by environment variable."""
         self.job(principal).keys = keys
         self._routes.clear()
+        if self.shared is not None:
+            self.shared.keys(principal.job, keys)
+
+    def keys_from_elsewhere(self, job: str, keys: dict[str, str]) -> None:
+        """The job brought them to another replica."""
+        if job in self.jobs:
+            self.jobs[job].keys = keys
+            self._routes.clear()
 
     def pool_of(self, route: Route) -> Pool:
         """Connections for a route: a job's own provider may not be everywhere."""
@@ -225,9 +242,15 @@ class House:
         self._permitted.clear()
         return self.catalog
 
-    def revoke(self, job: str) -> int:
-        """End a job's requests at once and forget its keys. Returns how many were open."""
-        self.verifier.revoke(job, time.time())
+    def revoke(self, job: str, at: float | None = None) -> int:
+        """End a job's requests at once and forget its keys. Returns how many were open.
+
+        Args:
+            at: It was revoked at this time (seconds since the epoch) by another replica; None: now, here.
+        """
+        until = self.verifier.revoke(job, time.time() if at is None else at)
+        if self.shared is not None and at is None:
+            self.shared.revoked(job, until)
         self.jobs.pop(job, None)
         self._routes.clear()
         doomed = self.exchanges.of(job)

@@ -25,6 +25,7 @@ class _Collector:
         yield from _lanes(self._house)
         yield from _jobs(self._house)
         yield from _requests(self._house)
+        yield from _replicas(self._house)
 
 
 def _lanes(house: House) -> Iterator[Metric]:
@@ -69,6 +70,18 @@ def _requests(house: House) -> Iterator[Metric]:
     for phase in Phase:
         phases.add_metric((phase,), sum(x.phase is phase for x in house.exchanges))
     yield phases
+
+
+def _replicas(house: House) -> Iterator[Metric]:
+    if house.shared is None:
+        return
+    shared = house.shared.document()
+    for name, text, value in (
+        ("replicas", "Replicas that are heard of", shared["replicas"]),
+        ("shared_behind_seconds", "Seconds since the other replicas were heard of", shared["behind_s"]),
+        ("shared_problem", "Whether the database is away", float(shared["problem"] is not None)),
+    ):
+        yield GaugeMetricFamily(f"hawk_middleman_{name}", text, value=value)
 
 
 def render(house: House) -> bytes:

@@ -86,6 +86,7 @@ _STATUS = _object(
         ),
         "jobs": _list(_JOB),
         "requests": _list(_object({"id": _TEXT, "provider": _TEXT, "phase": _TEXT, "age_s": _NUMBER})),
+        "shared": _maybe(_object({"replicas": _COUNT, "behind_s": _NUMBER, "problem": _maybe(_TEXT)})),
     }
 )
 _CREDENTIAL: Schema = {"api_key": _TEXT, "only_available_models": {"type": "boolean"}}

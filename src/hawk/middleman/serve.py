@@ -26,6 +26,7 @@ from hawk.middleman.own import OwnPaths
 from hawk.middleman.presence import Presence, presence_file
 from hawk.middleman.refusals import Refusal
 from hawk.middleman.relay import Relay
+from hawk.middleman.shared import Sharing
 from hawk.middleman.spans import SpanWriter
 from hawk.middleman.tokens import Verifier, signing_key
 from hawk.store.locks import holder
@@ -54,15 +55,19 @@ async def serve(settings: Settings, options: argparse.Namespace, environ: Mappin
 
     catalog = load()
     token = ensure_token(settings)
+    key = signing_key(settings.home)
     verifier = Verifier(
-        signing_key(settings.home),
+        key,
         person=token,
         user=token_user(token) or current_user(),
         revoked_file=settings.home / "middleman-revoked.json",
     )
     spans = SpanWriter(settings.root)
     host = f"[{options.host}]" if ":" in options.host else options.host
-    house = House(catalog, verifier, spans, load=load, url=f"http://{host}:{port}")
+    shared = Sharing(options.database_url, key) if options.database_url else None
+    house = House(catalog, verifier, spans, load=load, url=f"http://{host}:{port}", shared=shared)
+    if shared is not None:
+        await shared.start()
     relay = Relay(house, OwnPaths(house, keys).table)
     clients = Listener(relay, complaint)
     server = await house.loop.create_server(clients, sock=listener, backlog=2048, start_serving=False)
@@ -84,6 +89,8 @@ async def serve(settings: Settings, options: argparse.Namespace, environ: Mappin
         clients.close_idle()
         await asyncio.sleep(0)  # what was written last goes out
         clients.abort()
+        if shared is not None:
+            await shared.close()
         house.close()
         await asyncio.to_thread(spans.flush)
     return 0

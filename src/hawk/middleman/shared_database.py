@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 HEARD_FOR = 2.0
 """Seconds after which a replica that is not heard of counts no more."""
 
-CONNECT = 3.0
+CONNECT = 3
+"""Seconds that connecting may take."""
+
+_EXAMPLE = "Write --database-url postgresql://USER@HOST/NAME, or nothing for a middleman alone."
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('hawk_middleman'))"
 
@@ -304,7 +307,7 @@ class Heard(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(Heard)
 _OPTIONAL = (
-    ("spent", _SPENT), ("known", _KNOWN), ("revoked", _REVOKED), ("keys", _KEYS), ("pauses", _PAUSES),
+    ("known", _KNOWN), ("spent", _SPENT), ("revoked", _REVOKED), ("keys", _KEYS), ("pauses", _PAUSES),
 )  # fmt: skip
 
 
@@ -326,7 +329,7 @@ class SharedDatabase:
         if not self._url.startswith(("postgresql://", "postgres://")):
             raise UsageError(
                 "The database that replicas of the middleman share is no PostgreSQL database.",
-                remedy="Write --database-url postgresql://USER@HOST/NAME, or nothing for a middleman alone.",
+                remedy=_EXAMPLE,
             )
         try:
             import psycopg
@@ -335,13 +338,17 @@ class SharedDatabase:
                 "The PostgreSQL driver for --database-url is not installed.",
                 remedy="pip install 'hawk-evals[postgres]'",
             ) from ex
+        try:
+            psycopg.conninfo.conninfo_to_dict(self._url)
+        except psycopg.ProgrammingError:  # its text may have a part of the password
+            raise UsageError("--database-url is not a valid URL.", remedy=_EXAMPLE) from None
         self._psycopg = psycopg
         self.failures: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 
     async def connect(self) -> None:
         """Connect, and make what is missing."""
         self._connection = connection = await self._psycopg.AsyncConnection.connect(
-            self._url, autocommit=True, connect_timeout=int(CONNECT), application_name="hawk-middleman"
+            self._url, autocommit=True, connect_timeout=CONNECT, application_name="hawk-middleman"
         )
         async with connection.transaction():
             await connection.execute(_LOCK)

@@ -35,9 +35,7 @@ class Sealer:
     def seal(self, job: str, keys: dict[str, str]) -> str:
         """As JWE (RFC 7516), for a database row."""
         plain = msgspec.json.encode(_Sealed(job, keys))
-        return jwe.encrypt_compact(
-            {"alg": "dir", "enc": "A256GCM"}, plain, self._key, algorithms=_ALGORITHMS
-        )
+        return jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, plain, self._key, algorithms=_ALGORITHMS)
 
     def open(self, job: str, sealed: str) -> dict[str, str]:
         """Empty when it was sealed with another key, or for another job."""

@@ -117,6 +117,11 @@ class SharedLane(Lane):
         """Requests at the provider."""
         return self._in_flight
 
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return self._queue.waiting
+
     def used(self, name: str, now: float) -> float:
         """Of `requests` or `tokens`, in the last minute."""
         quota = self._quotas.get(name)
@@ -177,7 +182,8 @@ class SharedLane(Lane):
 
     def _blocked(self, ticket: Ticket, now: float) -> _Block | None:
         if self.lease.places <= 0:
-            self._wanted()
+            if not self.leased:
+                self._wanted()
             return Reason.CONCURRENCY, None
         return super()._blocked(ticket, now)
 

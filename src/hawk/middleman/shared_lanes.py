@@ -42,6 +42,7 @@ class SharedLanes:
         self._changes: dict[str, float] = {}
         self._pauses: dict[str, tuple[float, Reason]] = {}
         self._asked: dict[str, tuple[Turnstile, SharedLane, Lease]] = {}
+        self._told: list[tuple[SharedLane, tuple[float, Reason]]] = []
         self._clock = 0.0
         """The database's, less the event loop's."""
 
@@ -54,7 +55,7 @@ class SharedLanes:
             frozen: Ask for no more than there is: who else has what is not known yet.
         """
         leases, limits, pauses = [], [], []
-        self._asked = {}
+        self._asked, self._told = {}, []
         for turnstile in turnstiles:
             lane = turnstile.lane
             if not isinstance(lane, SharedLane):
@@ -63,12 +64,14 @@ class SharedLanes:
             if lane.told is not None:
                 until, why = lane.told
                 pauses.append(PauseRow(name, max(until - now, 0.0), why.value))
-            busy = lane.in_flight or turnstile.waiting
-            if not busy and now - turnstile.last_used > _FORGOTTEN_AFTER:
+                self._told.append((lane, lane.told))
+            if not lane.in_flight and not lane.waiting and now - turnstile.last_used > _FORGOTTEN_AFTER:
                 if lane.leased:
                     lane.leased = False
                     lane.lend(Lease(), now)
                 continue
+            if frozen and not lane.leased and not lane.lease.places:
+                lane.lend(offline(lane.limits, len(self.living)), now)
             row, wanted = self._lease(name, lane, now, frozen=frozen)
             lane.lend(_least(lane.lease, wanted), now)
             self._asked[name] = (turnstile, lane, wanted)
@@ -84,7 +87,7 @@ class SharedLanes:
         demand[me] = lane.demand(now)
         most, count = self._most(name, lane), len(demand)
         target = places(most, demand, self._turn(now))[me]
-        share = steady(lane.lease.places, target, most - (count - 1))
+        share = steady(lane.lease.places, target, max(most - (count - 1), target))
         row = LeaseRow(name, lane.in_flight, share, most, demand[me])
         rates = {}
         fraction = 1.0
@@ -128,6 +131,9 @@ class SharedLanes:
         self._limits = heard.limits or {}
         self._changes = {}
         self._held = {}
+        for lane, told in self._told:
+            if lane.told is told:
+                lane.told = None
         for held in heard.leases or ():
             self._held.setdefault(held.lane, {})[held.replica] = held
         for name, (turnstile, lane, wanted) in self._asked.items():
@@ -135,9 +141,7 @@ class SharedLanes:
             if given is None:
                 continue
             lane.leased = True
-            lane.lend(
-                _least(wanted, Lease(given.places, given.requests, given.tokens, wanted.fraction)), now
-            )
+            lane.lend(_least(wanted, Lease(given.places, given.requests, given.tokens, wanted.fraction)), now)
             if lane.limits.adaptive and name in self._limits:
                 lane.adapt(self._part(name, lane, now), now)
             turnstile.refresh()

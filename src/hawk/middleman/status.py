@@ -31,6 +31,7 @@ def document(house: House) -> dict[str, Any]:
         "draining": house.draining,
         "open": len(exchanges),
         "spans_lost": house.spans.lost,
+        "shared": house.shared.document() if house.shared is not None else None,
         "lanes": [_lane(house, turnstile, now) for turnstile in house.turnstiles.values()],
         "jobs": [job(house, name) for name in house.jobs if name],
         "requests": [_request(house, exchange, now) for exchange in exchanges[:_OPEN]],

@@ -219,7 +219,7 @@ def test_a_request_larger_than_the_bucket_goes_when_the_bucket_is_full() -> None
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.integers(1, 3)), min_size=1, max_size=60), st.integers(2, 90))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_quota_is_never_exceeded_in_any_minute(asks: list[tuple[float, int]], per_minute: int) -> None:
     quota, now, spent = Quota(per_minute, max(1.0, per_minute / 60), 0.0), 0.0, list[tuple[float, int]]()
     for pause, amount in asks:
@@ -239,7 +239,7 @@ moves = st.lists(
 
 
 @given(moves)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_queue_is_fair_and_every_place_is_what_it_says(steps: list[tuple[str, str, int]]) -> None:
     queue, waiting, flying = FairQueue(), list[Ticket](), list[Ticket]()
     for what, job, number in steps:

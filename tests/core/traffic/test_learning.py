@@ -22,7 +22,7 @@ from tests.core.traffic.simulated import (
     simulate,
 )
 
-SEEDS = range(3)
+SEEDS = range(2)
 LATENCIES = {
     "0.5 to 4 s": between(0.5, 4.0),
     "0.5 s": between(0.5, 0.5),

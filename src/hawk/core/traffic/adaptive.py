@@ -110,13 +110,14 @@ class Concurrency:
         self.limit = max(better, self._least)
         self._hold(math.floor(self.limit) + 1.0, True, now)
 
-    def refused(self, level: int, concurrency: bool, again: bool, now: float) -> None:
+    def refused(self, level: int, concurrency: bool, again: bool, now: float, apart: bool = False) -> None:
         """Too much; once per round trip.
 
         Args:
             level: Requests in flight when the refused one was let go.
             concurrency: It was one too many in flight (429); else the provider is overloaded (503, 529).
             again: Nothing was let through since the last time.
+            apart: Several refusals have shown that this level is the bound.
         """
         if not self._adaptive:
             return
@@ -128,7 +129,7 @@ class Concurrency:
             self._held_at = now
             self.slow_start = False
             # The level of a refusal that was long under way may be far below what was let through since.
-            self.limit = max(min(at * factor, at - 1), self.limit / 2, self._least)
+            self.limit = max(min(at * factor, at - 1), 0.0 if apart else self.limit / 2, self._least)
             self._hold(max(float(level), math.floor(self.limit) + 1.0), False, now)
         else:
             self.slow_start = False

@@ -346,7 +346,9 @@ class Lane:
         many = again or (wait or 0.0) > _LONG_WAIT or self._pace.rate * _VERDICT > 3.0
         self._probe = many and (again or cause is not Cause.CONCURRENCY)
         if cause is not Cause.RATE:
-            control.refused(ticket.level, cause is Cause.CONCURRENCY and not again, again, now)
+            control.refused(
+                ticket.level, cause is Cause.CONCURRENCY and not again, again, now, refusals.apart
+            )
         if cause is Cause.CONCURRENCY and not again:
             if not edge:
                 self._pace.forget()

@@ -48,6 +48,8 @@ class Refusals:
         self.cut_at = float("-inf")
         """Refusals of requests that were let go before this are of the same round trip, and say nothing new."""
         self.cause = Cause.RATE
+        self.apart = False
+        """The last refusals were all above every level that was let through meanwhile."""
         self._passed = -1
         self._tried_minute = False
         self._seen: deque[_Seen] = deque(maxlen=_NEEDED)
@@ -97,12 +99,12 @@ class Refusals:
             self._seen.popleft()
         self._seen.append(_Seen(now, level))
         first = self._seen[0]
-        apart = (
+        self.apart = (
             len(self._seen) == _NEEDED
             and first.passes >= _PASSES_NEEDED
             and min(one.level for one in self._seen) > first.best
         )
-        self.cause = Cause.CONCURRENCY if apart or (edge and level > proven) else Cause.RATE
+        self.cause = Cause.CONCURRENCY if self.apart or (edge and level > proven) else Cause.RATE
         return self.cause
 
     def passed(self, level: int, granted_at: float) -> None:
