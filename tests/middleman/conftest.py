@@ -64,7 +64,7 @@ def shared(url: str, untrusted: str) -> dict[str, Any]:
         defaults={"limits": ample},
         providers={
             "quick": {"base_url": f"{url}/v1", "deadlines": QUICK},
-            "fragile": {"base_url": f"{url}/v1", "breaker": {"failures": 3, "seconds": 0.5}},
+            "fragile": {"base_url": f"{url}/v1", "breaker": {"failures": 3, "over": 0.3, "seconds": 0.5}},
             "narrow": {
                 "base_url": f"{url}/v1",
                 "limits": {"most": 1, "start": 1},

@@ -21,12 +21,13 @@ _SLICE = 1 << 16
 
 
 class AnswerError(ConnectionError):
-    """The provider went away, or said what is not HTTP. `begun`: after the head of its answer."""
+    """The provider went away, or said what is not HTTP. `begun`: after the head of its answer. `silent`: without a byte."""
 
-    def __init__(self, message: str, *, begun: bool, protocol: bool = False) -> None:
+    def __init__(self, message: str, *, begun: bool, protocol: bool = False, silent: bool = False) -> None:
         super().__init__(message)
         self.begun = begun
         self.protocol = protocol
+        self.silent = silent
 
 
 class Answer:
@@ -96,6 +97,8 @@ class Connection(asyncio.Protocol):
         self._until_close = False
         self._reusable = False
         self._error: AnswerError | None = None
+        self.used = False
+        """It has had a request before this one."""
         self._writable: asyncio.Future[None] | None = None
         self._sender: asyncio.Task[None] | None = None
         self._headers: list[tuple[bytes, bytes]] = []
@@ -216,7 +219,7 @@ class Connection(asyncio.Protocol):
                 self._reusable = False
             self._sender = None
         if self.taken and self._reusable and self._error is None and not self.closing:
-            self.idle = True
+            self.idle = self.used = True
             return True
         self.close()
         return False
@@ -329,7 +332,8 @@ class Connection(asyncio.Protocol):
 
     def _break(self, message: str, *, protocol: bool = False) -> None:
         if self._error is None:
-            self._error = AnswerError(message, begun=self._begun, protocol=protocol)
+            silent = not self._head_size
+            self._error = AnswerError(message, begun=self._begun, protocol=protocol, silent=silent)
         if self._head is not None and not self._head.done():
             self._head.set_exception(self._error)
         self._wake()

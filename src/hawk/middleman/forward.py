@@ -111,10 +111,18 @@ async def _ask(house: House, sending: Sending, exchange: Exchange, route: Route)
     exchange.phase = Phase.CONNECTING
     exchange.sent = now = house.loop.time()
     exchange.due = now + route.deadlines.first_byte
+    pool, patience = house.pool_of(route), route.deadlines.connect
     try:
-        connection = await house.pool_of(route).connection(address, connect=route.deadlines.connect)
+        connection = await pool.connection(address, connect=patience)
         exchange.phase = Phase.WAITING
-        answer = await connection.ask(method, target, address.authority, headers, body)
+        try:
+            answer = await connection.ask(method, target, address.authority, headers, body)
+        except AnswerError as ex:
+            if not (connection.used and ex.silent and isinstance(body, bytes | None)):
+                raise
+            # a kept connection that the provider gave up as the request went out: nobody has seen it
+            connection = await pool.fresh(address, connect=patience)
+            answer = await connection.ask(method, target, address.authority, headers, body)
     except (OSError, ValueError) as ex:
         raise failure(route.provider.name, address, ex) from ex
     exchange.first_byte = house.loop.time()

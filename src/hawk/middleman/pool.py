@@ -16,8 +16,11 @@ import aiohappyeyeballs
 from hawk.middleman.connection import Answer, AnswerError, Connection
 from hawk.middleman.refusals import Refusal
 
-KEEP_ALIVE = 15.0
-"""Seconds an idle connection is kept. Providers close theirs after 30 s or more: a request must not meet that."""
+KEEP_ALIVE = 4.0
+"""Seconds an idle connection is kept. Some providers (llama.cpp, vLLM) close theirs after 5: a request must not meet that."""
+
+LONGEST = 60.0
+"""Seconds that one is kept at most where a provider says how long it keeps it."""
 
 Forbidden = Callable[[str, int], str | None]
 
@@ -81,16 +84,19 @@ class Pool:
         Raises:
             OSError: There is none: `ForbiddenAddressError`, `TimeoutError`, `socket.gaierror`, `ssl.SSLError`, others.
         """
-        return self._take(address) or await self._connect(address, connect)
+        return self._take(address) or await self.fresh(address, connect=connect)
+
+    async def fresh(self, address: Address, *, connect: float) -> Connection:
+        """A connection that nobody has used. Arguments and errors as with `connection`."""
+        return await self._connect(address, connect)
 
     def release(self, address: Address, answer: Answer) -> None:
         """An answer has been taken, or nobody wants the rest of it."""
         connection = answer._connection
         if not answer.release():
             return
-        self._idle[address.host, address.port, address.tls].append(
-            (self._loop.time() + KEEP_ALIVE, connection)
-        )
+        until = self._loop.time() + _kept(answer)
+        self._idle[address.host, address.port, address.tls].append((until, connection))
         if self._sweep is None:
             self._sweep = self._loop.call_later(KEEP_ALIVE, self._close_old)
 
@@ -153,6 +159,12 @@ class Pool:
                 raw.close()
                 raise
             return connection
+
+
+def _kept(answer: Answer) -> float:
+    """Seconds for which the provider keeps an idle connection, less one for the way (`Keep-Alive: timeout=5, max=100`)."""
+    said = answer.get("keep-alive").partition("timeout=")[2].partition(",")[0].strip()
+    return min(float(said) - 1, LONGEST) if said.isdecimal() else KEEP_ALIVE
 
 
 def target_of(address: Address, prefix: str, rest: str, query: str) -> str:
