@@ -17,7 +17,7 @@ from benchmarks.middleman_wire import Target
 STREAMS, DIRECT = 200, 50
 FIRST_BYTE = 15  # ms
 HELD, EACH = 2000, 30
-REVOKED, REVOKE = 20, 0.1
+REVOKED, REVOKE = 50, 0.1
 
 
 def first_byte(way: Way) -> list[Bar]:
@@ -105,7 +105,7 @@ def idle(way: Way) -> list[Bar]:
 def revoke(way: Way) -> list[Bar]:
     """From the request that revokes a job to the last byte that its streams get."""
     rounds = 2 if way.quick else 10
-    worst, answered, others = [], [], []
+    worst, answered = [], []
     with provider() as port, ours(way.base, f"http://{HOST}:{port}/v1") as mine:
         for number in range(rounds):
             name = f"stopped-{number}"
@@ -121,14 +121,13 @@ def revoke(way: Way) -> list[Bar]:
             check("revoke", got["status"] != 200, f"{got['status']} {got['said']}")
             check("revoke: streams that did not end", REVOKED - got["ended"], "no end within a second")
             check("revoke: streams of the other job that stood still", not got["others"], "")
-            worst.append(got["seconds"])
+            worst.append(max(0.0, got["seconds"]))  # the last byte may have been there already
             answered.append(got["answered"])
-            others.append(got["others"])
     note = (
         f"most of {rounds} times {REVOKED} flowing streams, median {median(worst) * 1000:.0f} ms; request sent until last "
         f"byte at the client, answered after {max(answered) * 1000:.0f} ms; {REVOKED} streams of another job went on"
     )
-    return [Bar("revoke → last byte of the job", max(0.0, max(worst)) * 1000, REVOKE * 1000, "ms", note)]
+    return [Bar("revoke → last byte of the job", max(worst) * 1000, REVOKE * 1000, "ms", note)]
 
 
 def _at(values: list[float], share: float) -> float:

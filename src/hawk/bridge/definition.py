@@ -74,6 +74,7 @@ def run_definition(
     base_dir: str,
     log_dir: str,
     defaults: dict[str, Any],
+    prices: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
     """Build tasks x agents x models and call `eval_set()` once.
 
@@ -85,6 +86,7 @@ def run_definition(
         base_dir: What files are relative to.
         log_dir: Inspect's log directory.
         defaults: `max_retries`, `attempt_timeout`, `retry_on_error`, where the config says nothing.
+        prices: What models cost, for those of which the config says nothing; as `ModelCost` has them.
 
     Raises:
         ConfigError: Something the config names does not exist or can't be made.
@@ -112,7 +114,7 @@ def run_definition(
         fail_on_error=False,
         model=NOT_GIVEN if ambient else None,  # each task carries its own
         model_roles=dict(roles) or None,
-        **{**everywhere, **_options(parsed, base, job_id)},
+        **{**everywhere, **_options(parsed, base, job_id, prices or {})},
     )
 
 
@@ -271,7 +273,9 @@ def _defaults(config: EvalSetConfig, defaults: dict[str, Any]) -> tuple[dict[str
     return {k: v for k, v in unsaid.items() if k not in for_models}, for_models
 
 
-def _options(config: EvalSetConfig, base: Path, job_id: str) -> dict[str, Any]:
+def _options(
+    config: EvalSetConfig, base: Path, job_id: str, prices: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
     """The config's other fields as arguments of `eval_set()`; only what it says."""
     said = config.model_fields_set
     elsewhere = (
@@ -289,9 +293,9 @@ def _options(config: EvalSetConfig, base: Path, job_id: str) -> dict[str, Any]:
         options["epochs"] = Epochs(config.epochs.epochs, config.epochs.reducer)
     elif config.attempts_per_pair is not None:
         options["epochs"] = config.attempts_per_pair
-    if config.model_cost_config:
-        costs = config.model_cost_config.items()
-        options["model_cost_config"] = {name: ModelCost(**cost.model_dump()) for name, cost in costs}
+    costs = {**prices, **{name: cost.model_dump() for name, cost in config.model_cost_config.items()}}
+    if costs:
+        options["model_cost_config"] = {name: ModelCost(**cost) for name, cost in costs.items()}
     if config.adaptive_connections is not None:
         bounds = config.adaptive_connections
         options["adaptive_connections"] = (

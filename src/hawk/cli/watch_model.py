@@ -304,6 +304,21 @@ def waits(snapshot: Snapshot) -> list[str]:
     return lines
 
 
+def models_text(snapshot: Snapshot) -> str:
+    """What the job has spent on models, and has on its way to them; empty without the middleman."""
+    use = snapshot.models
+    if use is None or not (use.requests or use.in_flight or use.waiting):
+        return ""
+    parts = [f"{use.requests:,} model calls", f"{use.tokens:,} tokens"]
+    if use.usd is not None:
+        parts.append(f"${use.usd:,.2f}" if use.usd >= 0.1 else f"${use.usd:.4f}")
+    if not snapshot.status.terminal:
+        parts.append(f"{use.in_flight:,} in flight")
+        if use.waiting:
+            parts.append(f"{use.waiting:,} waiting for the provider (hawk middleman status)")
+    return " · ".join(parts)
+
+
 def troubles(snapshot: Snapshot, now: datetime) -> list[str]:
     """What is wrong with the job as a whole: trouble, workers, sandboxes that wait, degraded sources."""
     lines = []
@@ -314,6 +329,8 @@ def troubles(snapshot: Snapshot, now: datetime) -> list[str]:
         first = snapshot.waiting_samples[0]
         why = clean(first.detail or first.reason or first.phase)
         lines.append(f"{len(snapshot.waiting_samples)} sandboxes not started: {why}")
+    if snapshot.models is not None and snapshot.models.problem and not snapshot.status.terminal:
+        lines.append(clean(snapshot.models.problem))
     lines += [f"{clean(source)} unavailable: {clean(why)}" for source, why in sorted(snapshot.errors.items())]
     return lines
 

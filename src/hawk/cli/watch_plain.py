@@ -44,6 +44,8 @@ def _header(snapshot: Snapshot, now: datetime) -> str:
         lines.append(
             f"  {model.rate_text(totals.pace)} attempts/min · ETA {model.eta_text(totals.pace) or '–'}"
         )
+    if models := model.models_text(snapshot):
+        lines.append(f"  {models}")
     if totals.http_retries:
         lines.append(f"  {totals.http_retries:,} HTTP retries")
     lines += [f"  {line}" for line in model.waits(snapshot)[:MAX_LINES]]
@@ -179,6 +181,8 @@ def summary(snapshot: Snapshot, now: datetime, columns: int = 110) -> str:
     lines.append(f"  {model.counts_text(snapshot.progress)}")
     if pairs := model.pairs_text(snapshot):
         lines.append(f"  {pairs}")
+    if models := model.models_text(snapshot):
+        lines.append(f"  {models}")
     if snapshot.tasks:
         lines += ["", _scores(snapshot, columns)]
     follow = _next_commands(snapshot)

@@ -127,6 +127,8 @@ def _header(
             f"{model.rate_text(totals.pace)} attempts/min · ETA {model.eta_text(totals.pace) or '–'}{retries}"
         )
     )
+    if models := model.models_text(snapshot):
+        lines.append(_dim(models))
     lines += [_dim(line) for line in model.waits(snapshot)[:2]]
     lines += [_line(f"! {line}", "red") for line in model.troubles(snapshot, now)[:4]]
     return lines

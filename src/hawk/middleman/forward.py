@@ -66,7 +66,8 @@ async def forward(house: House, sending: Sending, exchange: Exchange, route: Rou
         outcome = _outcome(exchange, answer)
         if answer.status >= 500 or answer.status in (401, 403) or exchange.error is not None:
             said = exchange.said or exchange.error or f"status {answer.status}"
-            turnstile.breaker.failure(house.loop.time(), said)
+            kind = "refused" if answer.status in (401, 403) else "fault"
+            turnstile.breaker.failure(house.loop.time(), said, kind)
         else:
             turnstile.breaker.success(house.loop.time())
         settled = True

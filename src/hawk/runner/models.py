@@ -14,15 +14,30 @@ from typing import TYPE_CHECKING, Any
 
 from hawk.config.providers import client_environment, hidden_variables
 from hawk.config.settings import Settings
-from hawk.config.upstreams import TOKEN_VARIABLE, URL_VARIABLE, JobUpstream, providers_of, upstreams_of
+from hawk.config.upstreams import (
+    TOKEN_VARIABLE,
+    URL_VARIABLE,
+    JobUpstream,
+    models_of,
+    providers_of,
+    upstreams_of,
+)
 from hawk.core.snapshot import ModelUse
 from hawk.core.traffic.ledger import Budget
 from hawk.errors import HawkError
 from hawk.middleman import calls, presence
-from hawk.store.rundir import JobSpec, RunDir
+from hawk.store.rundir import JobSpec, RunDir, write_json
 
 if TYPE_CHECKING:
     from hawk.middleman.tokens import Cassette, Upstream
+
+_PRICES = {
+    "input": "input_cost_per_1m",
+    "output": "output_cost_per_1m",
+    "input_cache_write": "cache_write_cost_per_1m",
+    "input_cache_read": "cache_read_cost_per_1m",
+}
+"""Inspect's names of prices to those of the middleman's list, in dollars per million tokens."""
 
 LOOK = 0.5
 """Seconds between looks at the middleman and at what the job has spent there."""
@@ -87,6 +102,7 @@ class ModelAccess:
                 f"The middleman at {found.url} does not answer: {ex}.", remedy="hawk middleman status"
             ) from ex
         self._url = found.url
+        self._keep_prices()
         self._thread = threading.Thread(target=self._watch, name="middleman", daemon=True)
         self._thread.start()
 
@@ -124,13 +140,29 @@ class ModelAccess:
         self._local = frozenset(answer.get("providers") or ())
         self._instance = found.instance
 
+    def _keep_prices(self) -> None:
+        """Write down what the job's models cost, so that each attempt can say what it did."""
+        try:
+            infos = calls.call(self._url or "", self._token, "GET", "/permitted_models_info", timeout=10)
+        except (OSError, HawkError):
+            return
+        named = {model for model, _ in models_of(self._config)}
+        prices = {
+            info["inspect_name"]: {ours: info[theirs] for ours, theirs in _PRICES.items()}
+            for info in infos
+            if info["inspect_name"] in named and info["input_cost_per_1m"] is not None
+        }
+        if prices:
+            write_json(self._run_dir.prices_file, prices)
+
     def _tell(self, method: str, path: str) -> dict[str, Any] | None:
         if self._url is None:
             return None
         try:
-            return calls.call(self._url, self._token, method, path, timeout=5)
+            answer: dict[str, Any] = calls.call(self._url, self._token, method, path, timeout=5)
         except (OSError, HawkError):
             return None
+        return answer
 
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK):

@@ -172,6 +172,7 @@ def _define(spec: JobSpec, run_dir: RunDir, limits: Limits) -> None:
                 "attempt_timeout": limits.attempt_timeout,
                 "retry_on_error": limits.retry_on_error,
             },
+            prices=read_json(run_dir.prices_file, dict[str, dict[str, float]]) or {},
         )
 
 

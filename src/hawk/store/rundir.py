@@ -8,6 +8,7 @@ line. Nothing here imports a database: supervisor, worker and server all use it.
   eval-set.yaml        as submitted, secrets never
   job.json             JobSpec: what the runner needs to start again
   history.json         list[Past]: what the server knew of earlier attempts
+  prices.json          what the job's models cost, in dollars per million tokens
   plan.json            Plan
   journal.jsonl        every state change, with its reason
   snapshot.json        the last Snapshot
@@ -107,6 +108,10 @@ class RunDir:
     @property
     def plan_file(self) -> Path:
         return self.path / "plan.json"
+
+    @property
+    def prices_file(self) -> Path:
+        return self.path / "prices.json"
 
     @property
     def attempts(self) -> Path:
