@@ -1,4 +1,4 @@
-"""The quickstart as a task for Inspect's own command: the sandbox is there wherever Hawk is installed.
+"""A coding eval for Inspect's own command: the sandbox is there wherever Hawk is installed.
 
     inspect eval examples/quickstart_task.py --sandbox bubblewrap
     inspect eval examples/quickstart_task.py --sandbox bubblewrap --model openai/gpt-5-mini

@@ -4,7 +4,7 @@ import msgspec
 
 from hawk.cli import watch_model as model
 from hawk.cli import watch_plain
-from hawk.core.snapshot import Activity, Progress, SandboxFacts, Snapshot, Task
+from hawk.core.snapshot import Activity, ModelUse, Progress, SandboxFacts, Snapshot, Task
 from hawk.core.states import ActivityType, JobStatus, SamplePhase
 from tests.cli.snapshots import NOW, at, busy, count, ended, large, sample
 
@@ -174,3 +174,13 @@ def test_summary_has_scores_wall_time_and_the_next_commands() -> None:
     assert "hawk list samples demo-1" in text
     failed = watch_plain.summary(ended(JobStatus.FAILED), NOW)
     assert "hawk eval-set resume demo-1" in failed
+
+
+def test_what_a_job_spends_on_models_is_said_in_one_line() -> None:
+    snapshot = busy()
+    assert model.models_text(snapshot) == ""
+    snapshot.models = ModelUse(requests=1200, tokens=34567, usd=1.5, in_flight=3, waiting=2)
+    shown = "1,200 model calls · 34,567 tokens · $1.50 · 3 in flight · 2 waiting for the provider"
+    assert model.models_text(snapshot).startswith(shown)
+    snapshot.models = ModelUse(problem="the middleman does not answer: \x1b[31mno")
+    assert any("does not answer: " in line and "\x1b" not in line for line in model.troubles(snapshot, NOW))

@@ -100,6 +100,23 @@ def test_a_stop_asks_then_interrupts_then_kills() -> None:
     assert machine.handle(job.WorkerExited(0, CRASH, unfinished=("a",))) == [job.Finish(stopped=True)]
 
 
+def test_a_job_that_must_not_go_on_stops_and_fails_for_that_reason() -> None:
+    machine = running()
+    done = machine.handle(job.Halted("its budget is used up", "raise it"))
+    assert job.StopTasks(0, StopAction.ERROR) in done
+    for index in list(machine.workers):
+        end = machine.handle(job.WorkerExited(index, unfinished=("a",)))
+    assert end == [job.Finish("its budget is used up", "raise it", stopped=True)]
+    assert machine.handle(job.Halted("again")) == []
+
+
+def test_a_job_that_must_not_go_on_before_it_runs_ends_for_that_reason() -> None:
+    machine = job.JobMachine("j", Limits())
+    machine.handle(job.Start())
+    assert machine.handle(job.Halted("no budget")) == []
+    assert machine.handle(job.Prepared()) == [job.Finish("no budget", None, stopped=True)]
+
+
 def test_a_stopped_job_starts_no_worker_again() -> None:
     machine = running()
     machine.handle(job.StopRequested(StopAction.ERROR))

@@ -14,7 +14,10 @@ from collections.abc import MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+import aiohttp
 from inspect_ai.log._samples import sample_active
+from multidict import CIMultiDict
+from yarl import URL
 
 _CLIENTS = ("httpx", "httpx2")
 """Libraries that the providers' SDKs send with."""
@@ -39,6 +42,7 @@ def attribute(url: str, token: str) -> None:
             continue
         _wrap_async(library.AsyncClient, address, token)
         _wrap_sync(library.Client, address, token)
+    _wrap_aiohttp(address, token)
 
 
 def _wrap_async(client: Any, address: tuple[str | None, int | None], token: str) -> None:
@@ -61,6 +65,21 @@ def _wrap_sync(client: Any, address: tuple[str | None, int | None], token: str) 
         return send(self, request, **options)
 
     client.send = marked
+
+
+def _wrap_aiohttp(address: tuple[str | None, int | None], token: str) -> None:
+    """Google's SDK sends with it."""
+    send = aiohttp.ClientSession._request
+
+    async def marked(self: Any, method: str, url: Any, **options: Any) -> Any:
+        target = URL(url) if isinstance(url, str) else url
+        if (target.host, target.port) == address:
+            headers = CIMultiDict(options.get("headers") or {})
+            mark(headers, token)
+            options["headers"] = headers
+        return await send(self, method, url, **options)
+
+    aiohttp.ClientSession._request = marked  # type: ignore[method-assign]
 
 
 def mark(headers: MutableMapping[str, str], token: str) -> None:

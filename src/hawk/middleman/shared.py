@@ -35,7 +35,7 @@ PERIOD = 0.2
 """Seconds between two round trips."""
 
 _GAP = 0.02
-"""At least so long, though there be news."""
+"""At least so long, though there be news; unless somebody waits for it."""
 
 _ANSWER = 2.5
 """Seconds that a round trip may take."""
@@ -51,7 +51,7 @@ _PROMPT = 5.0
 _REPUBLISHED = 3600.0
 """Seconds of revocations that are told again: a database that crashed may have lost them."""
 
-_NEAR_PART, _NEAR_REQUESTS = 0.2, 64
+_NEAR_PART, _NEAR_REQUESTS = 0.05, 200
 """A budget of which less than this part, or than so many requests cost, is left is looked at after each request."""
 
 _log = logging.getLogger(__name__)
@@ -72,8 +72,8 @@ class Sharing:
     """
 
     def __init__(self, url: str, key: bytes) -> None:
-        self._wake = asyncio.Event()
-        self._database = SharedDatabase(url, self._wake)
+        self._wake, self._hurry = asyncio.Event(), asyncio.Event()
+        self._database = SharedDatabase(url, self._rush)
         self._sealer = Sealer(key)
         self.problem: str | None = None
         self._good_at = self._began_at = self._frozen_until = 0.0
@@ -118,6 +118,7 @@ class Sharing:
         """A job brought keys of its own."""
         self._sealed[job] = self._keys[job] = self._sealer.seal(job, keys)
         self._urge(tell=True)
+        self._rush()
 
     def revoked(self, job: str, at: float) -> None:
         """A job was revoked here."""
@@ -125,6 +126,7 @@ class Sharing:
         self._forget(job)
         self._keys.pop(job, None)
         self._urge(tell=True)
+        self._rush()
 
     def _forget(self, job: str) -> None:
         self._sealed.pop(job, None)
@@ -139,6 +141,10 @@ class Sharing:
         self._wake.set()
         if self.problem is not None:
             self._house.loop.call_soon(self._go_offline)
+
+    def _rush(self) -> None:
+        self._wake.set()
+        self._hurry.set()
 
     def _go_offline(self) -> None:
         if self.problem is not None:
@@ -201,13 +207,12 @@ class Sharing:
         """Until something happens here or elsewhere, or it is time."""
         loop, handle = self._house.loop, self._database.handle
         assert handle is not None
-        rest = self._began_at + _GAP - loop.time()
-        if rest > 0:
-            await asyncio.sleep(rest)
-        loop.add_reader(handle, self._wake.set)
+        loop.add_reader(handle, self._rush)
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), max(self._began_at + PERIOD - loop.time(), 0.0))
+                await asyncio.wait_for(self._wake.wait(), self._began_at + PERIOD - loop.time())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), self._began_at + _GAP - loop.time())
         finally:
             loop.remove_reader(handle)
 
@@ -215,6 +220,7 @@ class Sharing:
         loop = self._house.loop
         self._began_at = loop.time()
         self._wake.clear()
+        self._hurry.clear()
         told = self._told()
         trip = asyncio.create_task(self._database.exchange(told))
         try:

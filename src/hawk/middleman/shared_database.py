@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +18,6 @@ from hawk.core.traffic.ledger import Spend
 from hawk.errors import UsageError
 
 if TYPE_CHECKING:
-    import asyncio
-
     from psycopg import AsyncConnection, Notify
 
 HEARD_FOR = 2.0
@@ -316,13 +315,13 @@ class SharedDatabase:
 
     Args:
         url: `postgresql://…`, or a string that libpq takes.
-        heard: Set when another replica wants this one to look.
+        heard: Called when another replica wants this one to look.
 
     Raises:
         UsageError: It is no PostgreSQL URL, or the driver is not installed.
     """
 
-    def __init__(self, url: str, heard: asyncio.Event) -> None:
+    def __init__(self, url: str, heard: Callable[[], None]) -> None:
         self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self._heard = heard
         self._connection: AsyncConnection[Any] | None = None
@@ -369,7 +368,7 @@ class SharedDatabase:
 
     def _noticed(self, notify: Notify) -> None:
         if self._connection is not None and notify.pid != self._connection.pgconn.backend_pid:
-            self._heard.set()
+            self._heard()
 
     async def exchange(self, told: Told) -> Heard:
         """Write and read, in one round trip and one transaction."""
