@@ -69,7 +69,8 @@ def _wrap_sync(client: Any, address: tuple[str | None, int | None], token: str) 
 
 def _wrap_aiohttp(address: tuple[str | None, int | None], token: str) -> None:
     """Google's SDK sends with it."""
-    send = aiohttp.ClientSession._request
+    client: Any = aiohttp.ClientSession
+    send = client._request
 
     async def marked(self: Any, method: str, url: Any, **options: Any) -> Any:
         target = URL(url) if isinstance(url, str) else url
@@ -79,7 +80,7 @@ def _wrap_aiohttp(address: tuple[str | None, int | None], token: str) -> None:
             options["headers"] = headers
         return await send(self, method, url, **options)
 
-    aiohttp.ClientSession._request = marked  # type: ignore[method-assign]
+    client._request = marked
 
 
 def mark(headers: MutableMapping[str, str], token: str) -> None:

@@ -9,6 +9,9 @@ from hawk.errors import UsageError
 
 MAX_LENGTH = 43  # pod names add a prefix and stay below 63
 _PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+PATTERN = f"^{_PATTERN.pattern}$"
+"""What an id looks like, for a JSON Schema; at most `MAX_LENGTH` characters."""
+
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 

@@ -203,7 +203,6 @@ def _as_checkpoint(value: Any) -> Any:
     return {"enabled": value} if isinstance(value, bool) else value
 
 
-
 class SpendingLimit(Strict):
     """What a job may spend on models through the middleman. It is stopped when a bound is reached; finished work is kept."""
 

@@ -14,9 +14,7 @@ from hawk.middleman import presence
 from hawk.transport import Connection
 
 
-def call(
-    url: str, token: str, method: str, path: str, body: Any = None, *, timeout: float = 5.0
-) -> Any:
+def call(url: str, token: str, method: str, path: str, body: Any = None, *, timeout: float = 5.0) -> Any:
     """One request to a middleman's own paths, and its answer.
 
     Raises:

@@ -31,30 +31,27 @@ class AnswerError(ConnectionError):
 
 
 class Answer:
-    """An answer whose head is there. Names of headers are as sent."""
+    """An answer whose head is there. `headers`: all, as sent; `low`: by name in lower case, the first of several."""
 
-    __slots__ = ("_connection", "_low", "headers", "reason", "status")
+    __slots__ = ("_connection", "headers", "low", "reason", "status")
 
     def __init__(
-        self, connection: Connection, status: int, reason: str, headers: list[tuple[str, str]]
+        self,
+        connection: Connection,
+        status: int,
+        reason: str,
+        headers: list[tuple[str, str]],
+        low: dict[str, str],
     ) -> None:
         self._connection = connection
         self.status = status
         self.reason = reason
         self.headers = headers
-        self._low: dict[str, str] | None = None
+        self.low = low
 
     def get(self, name: str, default: str = "") -> str:
         """A header by its name in lower case; the first of several."""
-        return self.lower().get(name, default)
-
-    def lower(self) -> dict[str, str]:
-        """Headers by name in lower case; the first of several."""
-        if self._low is None:
-            self._low = {}
-            for name, value in self.headers:
-                self._low.setdefault(name.lower(), value)
-        return self._low
+        return self.low.get(name, default)
 
     @property
     def ended(self) -> bool:
@@ -297,12 +294,14 @@ class Connection(asyncio.Protocol):
         if status < 200:
             return
         self._begun = True
-        low = {name.lower(): value for name, value in self._headers}
-        framed = b"content-length" in low or b"chunked" in low.get(b"transfer-encoding", b"").lower()
-        self._until_close = not framed and status not in (204, 304) and not self._bodiless
         headers = [(_text(name), _text(value)) for name, value in self._headers]
+        low: dict[str, str] = {}
+        for name, value in headers:
+            low.setdefault(name.lower(), value)
+        framed = "content-length" in low or "chunked" in low.get("transfer-encoding", "").lower()
+        self._until_close = not framed and status not in (204, 304) and not self._bodiless
         if not self._head.done():
-            self._head.set_result(Answer(self, status, _text(self._reason), headers))
+            self._head.set_result(Answer(self, status, _text(self._reason), headers, low))
         if self._bodiless:
             self._finish()
 

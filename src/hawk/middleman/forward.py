@@ -128,7 +128,7 @@ async def _ask(house: House, sending: Sending, exchange: Exchange, route: Route)
         raise failure(route.provider.name, address, ex) from ex
     exchange.first_byte = house.loop.time()
     exchange.upstream_status = answer.status
-    low = answer.lower()
+    low = answer.low
     exchange.upstream_id = next((low[n][:100] for n in _REQUEST_IDS if n in low), None)
     return answer
 
@@ -185,8 +185,8 @@ def _outcome(exchange: Exchange, answer: Answer) -> Outcome:
         status=answer.status,
         seconds=seconds,
         tokens=tokens,
-        retry_after=_retry_after(answer.lower().get("retry-after")) if answer.status >= 400 else None,
-        headers=answer.lower(),
+        retry_after=_retry_after(answer.low.get("retry-after")) if answer.status >= 400 else None,
+        headers=answer.low,
     )
 
 

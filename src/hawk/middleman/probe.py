@@ -66,6 +66,8 @@ def request_of(provider: Provider, model: str) -> tuple[str, bytes]:
     body["max_completion_tokens" if provider.name == "openai" else "max_tokens"] = 16
     if provider.kind is Kind.ANTHROPIC:
         return "/v1/messages", msgspec.json.encode(body)
+    if provider.name == "perplexity":  # Inspect asks it there only
+        return "/v1/responses", msgspec.json.encode({"model": model, "input": text})
     after = {"groq": "/openai/v1", "mistral": "/v1", "litellm-proxy": ""}.get(provider.name, "/v1")
     return f"{after}/chat/completions", msgspec.json.encode(body)
 

@@ -53,7 +53,7 @@ class Relay:
         exchange = Exchange(house.next_id(), now=house.loop.time(), wall=time.time())
         dialect = Kind.OPENAI
         try:
-            target = parse(request.target)
+            target = _aliased(parse(request.target))
             own = self._own.get(target.provider)
             if own is not None:
                 _show(reply, await own(request, target))
@@ -187,6 +187,13 @@ class _SignsOfLife:
 
     def stop(self) -> None:
         self._timer.cancel()
+
+
+def _aliased(target: Target) -> Target:
+    """Google's SDK uploads files to `/upload/…` of the host, whatever path its base URL has."""
+    if target.provider != "upload":
+        return target
+    return Target("gemini", f"/upload{target.rest}", target.query, target.key)
 
 
 def _identify(exchange: Exchange, principal: Principal, headers: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,7 +11,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 
 from hawk import __version__
-from hawk.server.errors import InvalidRequestError
+from hawk.server.errors import PROBLEM, InvalidRequestError
+from hawk.server.gate import OPEN_PATHS
 
 T = TypeVar("T")
 
@@ -51,18 +53,62 @@ async def body(request: Request, type_: type[T]) -> T:
         raise InvalidRequestError(f"The request's body is not valid: {ex}.") from ex
 
 
-def describe(answer: Any, *, status: int = 200, takes: Any = None) -> dict[str, Any]:
-    """Arguments of a route's decorator that put the types of its bodies into `/openapi.json`."""
-    content = {"application/json": {"schema": _Schema(answer)}}
+Described = dict[str, Any]
+
+NOT_MODIFIED: Mapping[int, Described] = {304: {"description": "It is still the one whose etag was named."}}
+_MEANINGS = {
+    400: "Something in the request makes no sense here, such as an id that can't be one.",
+    401: "No access token, or not the one of this server.",
+    403: "Not allowed from there.",
+    404: "There is no such thing.",
+    405: "The path knows other methods.",
+    409: "The thing is in a state that does not allow this.",
+    422: "The request has not the form that is described here.",
+}
+_SECURITY = {"bearer": {"type": "http", "scheme": "bearer", "description": "`hawk auth access-token`"}}
+
+
+def describe(
+    answer: Any = None,
+    *,
+    status: int = 200,
+    content: Mapping[str, Described] | None = None,
+    takes: Any = None,
+    optional: bool = False,
+    errors: tuple[int, ...] = (),
+    also: Mapping[int, Described] | None = None,
+) -> dict[str, Any]:
+    """Arguments of a route's decorator that put what it takes and answers into `/openapi.json`.
+
+    Args:
+        answer: Type of the JSON that it answers with.
+        content: Instead of that, schemas by media type.
+        takes: Type of the JSON that it takes.
+        optional: It may be left out.
+        errors: Statuses of errors beside those that every route has (`install_openapi`).
+        also: Other answers, by status.
+    """
+    if content is None:
+        content = {"application/json": _Schema(answer)}
     described: dict[str, Any] = {
         "status_code": status,
         "response_class": Response,
-        "responses": {status: {"description": "OK", "content": content}},
+        "responses": {status: _described("OK", content), **(also or {}), **failures(*errors)},
     }
     if takes is not None:
-        content = {"application/json": {"schema": _Schema(takes)}}
-        described["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
+        body = {"required": not optional, **_described(None, {"application/json": _Schema(takes)})}
+        described["openapi_extra"] = {"requestBody": body}
     return described
+
+
+def failures(*statuses: int) -> dict[int | str, Described]:
+    """Errors, all in the one envelope, for a route's `responses`."""
+    return {status: _described(_MEANINGS[status], {PROBLEM: _Schema(Problem)}) for status in statuses}
+
+
+def _described(text: str | None, content: Mapping[str, Any]) -> Described:
+    found: Described = {"content": {kind: {"schema": schema} for kind, schema in content.items()}}
+    return found if text is None else {"description": text, **found}
 
 
 class _Schema(dict[str, Any]):
@@ -77,23 +123,44 @@ _types: list[Any] = []
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Make `/openapi.json` name the real types, and one error for all routes."""
+    """Make `/openapi.json` name the real types, what every route may answer, and who may ask."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = get_openapi(title="Hawk", version=__version__, routes=app.routes, summary=app.summary)
-            template = "#/components/schemas/{name}"
-            schemas, components = msgspec.json.schema_components([*_types, Problem], ref_template=template)
-            document.setdefault("components", {}).setdefault("schemas", {}).update(components)
-            problem = {"application/problem+json": {"schema": schemas[-1]}}
-            for operations in document["paths"].values():
+            components = document.setdefault("components", {})
+            components["securitySchemes"], document["security"] = _SECURITY, [{"bearer": []}]
+            for path, operations in document["paths"].items():
                 for operation in operations.values():
-                    operation["responses"].pop("422", None)
-                    operation["responses"]["default"] = {"description": "An error", "content": problem}
+                    _complete(operation, open_=path in OPEN_PATHS)
+            template = "#/components/schemas/{name}"
+            schemas, named = msgspec.json.schema_components(_types, ref_template=template)
+            components.setdefault("schemas", {}).update(named)
+            for unused in ("HTTPValidationError", "ValidationError"):
+                components["schemas"].pop(unused, None)
             app.openapi_schema = _resolve(document, list(schemas))
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _complete(operation: dict[str, Any], *, open_: bool) -> None:
+    """Add what every route may answer."""
+    answers = operation["responses"]
+    answers.pop("422", None)  # FastAPI's own description of it
+    if open_:
+        operation["security"] = []
+    general = [403, 405]
+    if operation.get("security") != []:
+        general.append(401)
+    if "requestBody" in operation or any(p["in"] == "query" for p in operation.get("parameters", ())):
+        general.append(422)
+    for status, answer in failures(*general).items():
+        answers.setdefault(str(status), answer)
+    answers["5XX"] = _described(
+        "The server can't do it now: a bug, or its disk or database.", {PROBLEM: _Schema(Problem)}
+    )
+    operation["responses"] = dict(sorted(answers.items()))
 
 
 def _resolve(node: Any, schemas: list[Any]) -> Any:

@@ -89,6 +89,16 @@ class _Event(msgspec.Struct):
     message: msgspec.Raw = msgspec.Raw()
 
 
+class _Whole(msgspec.Struct):
+    """A JSON answer as it mostly is. What does not fit is read as an `_Event`."""
+
+    usage: dict[str, Any] | None = None
+    usageMetadata: dict[str, Any] | None = None  # noqa: N815
+    model: str | None = None
+    modelVersion: str | None = None  # noqa: N815
+
+
+_whole = msgspec.json.Decoder(_Whole)
 _event = msgspec.json.Decoder(_Event)
 _inner = msgspec.json.Decoder(_Inner)
 
@@ -183,7 +193,7 @@ class Scanner:
             self._text_left = max(self._text_left - len(data), 0)
         if self._fresh:
             self._fresh = False
-            if len(data) <= _WHOLE and data.rstrip().endswith(b"}") and self._parse(data, inside=False):
+            if len(data) <= _WHOLE and data.rstrip().endswith(b"}") and self._read_whole(data):
                 self._finished = True
                 self._picker = None
                 return
@@ -255,6 +265,20 @@ class Scanner:
             self._finished = self._finished or _FINISH.search(body) is not None
             self._parse(body)
 
+    def _read_whole(self, body: bytes) -> bool:
+        """Read a JSON answer that came in one piece; False if it is none."""
+        try:
+            answer = _whole.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return self._parse(body, inside=False)
+        for counts in (answer.usage, answer.usageMetadata):
+            if counts:
+                self._add(counts)
+        model = answer.model or answer.modelVersion
+        if model and self.model is None:
+            self.model = model[:200]
+        return True
+
     def _parse(self, body: bytes, inside: bool = True) -> bool:
         """Read one whole object; False if it is none."""
         try:
@@ -305,6 +329,9 @@ class Scanner:
             counts = msgspec.json.decode(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return
+        self._add(counts)
+
+    def _add(self, counts: dict[str, Any]) -> None:
         # Anthropic's message_start has the input, message_delta the output so far: what is said later counts.
         merged = {
             **(self._counts or {}),
