@@ -61,6 +61,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.overhead $(ARGS) || missed=1; \
 	$(BIN)/python -m benchmarks.sandbox $(ARGS) || missed=1; \
 	$(BIN)/python -m benchmarks.attempts || missed=1; \
+	$(BIN)/python -m benchmarks.middleman || missed=1; \
 	exit $$missed
 
 clean:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from hawk.config.providers import Kind
 from hawk.core.traffic.usage import Usage
 from hawk.middleman.refusals import Refusal
 
@@ -31,7 +32,7 @@ class Exchange:
     """A request and its answer. Times are the event loop's, in seconds; `arrived_at` is also since the epoch (`wall`)."""
 
     __slots__ = (
-        "account", "admitted", "arrived", "attempt", "bytes_in", "bytes_out", "client_gone", "cut", "due", "ended",
+        "account", "admitted", "arrived", "attempt", "bytes_in", "bytes_out", "client_gone", "cut", "dialect", "due", "ended",
         "error", "first_byte", "id", "job", "lane", "model", "parent_id", "path", "phase", "provider", "replayed",
         "retry", "route", "said", "sample", "sample_uuid", "sent", "span_id", "status", "task", "task_name", "ticket",
         "total_due", "trace_id", "transport", "upstream_id", "upstream_status", "usage", "usd", "user", "wall",
@@ -45,6 +46,7 @@ class Exchange:
         self.first_byte: float | None = None
         self.ended: float | None = None
         self.phase = Phase.READING
+        self.dialect = Kind.OPENAI
         self.user = self.job = self.task_name = self.sample = self.sample_uuid = self.attempt = ""
         self.provider = self.account = self.path = ""
         self.model: str | None = None

@@ -5,197 +5,198 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from hawk import __version__
-from hawk.middleman.refusals import STATUS
-
-Schema = dict[str, Any]
-
-_TEXT: Schema = {"type": "string"}
-_NUMBER: Schema = {"type": "number"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
-_ANY: Schema = {}
-
-
-def _maybe(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _object(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    return {"type": "object", "properties": {**required, **(optional or {})}, "required": list(required)}
-
-
-def _list(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-_ERROR = _object({"error": _object({"message": _TEXT, "type": {"type": "string", "enum": sorted(STATUS)}})})
-_LEG = _object(
-    {
-        "status": _maybe(_COUNT),
-        "seconds": _NUMBER,
-        "error": _maybe(_TEXT),
-        "type": _maybe(_TEXT),
-        "body": _TEXT,
-    }
+from hawk.core.traffic.prices import Price
+from hawk.middleman.keys import ACCOUNT, KEY, KeyInfo
+from hawk.middleman.openapi_shapes import (
+    COUNT,
+    JOB,
+    MODEL,
+    NUMBER,
+    STATUS,
+    TEXT,
+    Schema,
+    listed,
+    maybe,
+    record,
 )
-_PROBE = _object(
-    {
-        "model": _TEXT,
-        "provider": _TEXT,
-        "through": _LEG,
-        "direct": _LEG,
-        "verdict": _TEXT,
-        "whose": {"enum": ["nobody", "provider", "middleman", "caller", "unknown"]},
-        "remedy": _TEXT,
-    }
-)
-_JOB = _object(
-    {
-        "job": _TEXT,
-        "requests": _COUNT,
-        "tokens": _COUNT,
-        "usd": _maybe(_NUMBER),
-        "unpriced": _COUNT,
-        "in_flight": _COUNT,
-        "waiting": _COUNT,
-        "budget": _object({"usd": _maybe(_NUMBER), "tokens": _maybe(_COUNT)}),
-        "exhausted": _maybe(_TEXT),
-    },
-    {"instance": _TEXT},
-)
-_MODEL = _object(
-    {
-        "name": _TEXT,
-        "inspect_name": _TEXT,
-        "provider": _TEXT,
-        "groups": _list(_TEXT),
-        "dead": {"type": "boolean"},
-    }
-)
-_KEY = _object({"provider": _TEXT, "account": _TEXT, "source": _TEXT, "tail": _TEXT})
-_STATUS = _object(
-    {
-        "instance": _TEXT,
-        "version": _TEXT,
-        "pid": _COUNT,
-        "url": _TEXT,
-        "started_at": _TEXT,
-        "draining": {"type": "boolean"},
-        "lanes": _list(
-            _object({"provider": _TEXT, "account": _TEXT, "model": _maybe(_TEXT), "limit": _COUNT})
-        ),
-        "jobs": _list(_JOB),
-        "requests": _list(_object({"id": _TEXT, "provider": _TEXT, "phase": _TEXT, "age_s": _NUMBER})),
-        "shared": _maybe(_object({"replicas": _COUNT, "behind_s": _NUMBER, "problem": _maybe(_TEXT)})),
-    }
-)
-_CREDENTIAL: Schema = {"api_key": _TEXT, "only_available_models": {"type": "boolean"}}
+from hawk.middleman.probe import Probe
+from hawk.middleman.refusals import STATUS as ERRORS
+
+_COMPONENTS = "#/components/schemas/{name}"
+_PERSON, _JOB = {"person": []}, {"job": []}
+_SCHEMES = {
+    "person": {"type": "http", "scheme": "bearer", "description": "The access token: `hawk auth access-token`."},
+    "job": {"type": "http", "scheme": "bearer", "description": "The token of one job."},
+}
+_ASKER: Schema = {"type": "object", "properties": {"api_key": TEXT, "only_available_models": {"type": "boolean"}}}
+_PROVIDER: Schema = {"type": "string", "pattern": "^[a-z0-9][a-z0-9.-]{0,62}$"}
+_ACCOUNT: Schema = {"type": "string", "pattern": f"^{ACCOUNT.pattern}$"}
+_SEGMENT: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*$"}
+_VALUE: Schema = {"type": "string", "pattern": f"^{KEY.pattern}$"}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": _COMPONENTS.format(name=name)}
 
 
 def _answer(text: str, schema: Schema, kind: str = "application/json") -> Schema:
     return {"description": text, "content": {kind: {"schema": schema}}}
 
 
+def _failure(status: int) -> Schema:
+    """One of the middleman's own errors, with the types that go with this status."""
+    types = ", ".join(f"`{name}`" for name, code in ERRORS.items() if code == status)
+    found = _answer(f"One of {types}.", _ref("Error"))
+    if status == 405:
+        found["headers"] = {"Allow": {"required": True, "schema": TEXT}}
+    return found
+
+
 def _operation(
     summary: str,
     answer: Schema,
     *,
-    errors: tuple[int, ...] = (400, 401, 403, 404),
+    who: tuple[Schema, ...] = (_PERSON,),
+    errors: tuple[int, ...] = (),
     body: Schema | None = None,
-    query: tuple[str, ...] = (),
-    path: tuple[str, ...] = (),
-    open_: bool = False,
+    optional: bool = False,
+    query: dict[str, Schema] | None = None,
+    path: dict[str, Schema] | None = None,
     kind: str = "application/json",
 ) -> Schema:
-    found: Schema = {"summary": summary, "responses": {"200": _answer("As asked.", answer, kind)}}
-    for status in errors:
-        found["responses"][str(status)] = _answer("See the error's type.", _ERROR)
+    """One operation.
+
+    Args:
+        who: Whose token it takes; empty: nobody's.
+        errors: Statuses of errors beside those that follow from the rest.
+        optional: The body may be left out.
+    """
+    general = {400, 405, *errors}
+    if who:
+        general |= {401} if len(who) > 1 else {401, 403}
+    parameters = [{"name": n, "in": "path", "required": True, "schema": s} for n, s in (path or {}).items()]
+    parameters += [{"name": n, "in": "query", "schema": s} for n, s in (query or {}).items()]
+    found: Schema = {
+        "summary": summary,
+        "security": list(who),
+        "parameters": parameters,
+        "responses": {
+            "200": _answer("As asked.", answer, kind),
+            **{str(status): _failure(status) for status in sorted(general)},
+            "5XX": _answer("A fault of the middleman's own, or it is about to end.", _ref("Error")),
+        },
+    }
     if body is not None:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    found["parameters"] = [
-        *({"name": n, "in": "path", "required": True, "schema": _TEXT} for n in path),
-        *({"name": n, "in": "query", "schema": _list(_TEXT)} for n in query),
-    ]
-    if open_:
-        found["security"] = []
+        content = {"application/json": {"schema": body}}
+        found["requestBody"] = {"required": not optional, "content": content}
     return found
 
 
 @cache
 def document() -> Schema:
     """The whole description."""
-    healthy = _object({"status": _TEXT})
-    ready = _operation("Whether it takes requests.", healthy, errors=(400,), open_=True)
+    shapes, components = msgspec.json.schema_components([Probe, KeyInfo, Price], ref_template=_COMPONENTS)
+    probe, key, price = shapes
+    error = {"message": TEXT, "type": {"type": "string", "enum": sorted(ERRORS)}}
+    components |= {"Error": record(error=record(**error)), "Model": MODEL, "Job": JOB, "Status": STATUS}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Hawk middleman", "version": __version__},
+        "components": {"securitySchemes": _SCHEMES, "schemas": components},
+        "paths": {**_open(), **_models(), **_job(), **_admin(probe, price), **_keys(key)},
+    }
+
+
+def _open() -> dict[str, Schema]:
+    healthy = record(status=TEXT)
+    ready = _operation("Whether it takes requests.", healthy, who=())
     ready["responses"]["503"] = _answer("It is about to end.", healthy)
-    asker = {"type": "object", "properties": _CREDENTIAL}
-    paths: dict[str, Schema] = {
-        "/health/live": {"get": _operation("Whether it runs.", healthy, errors=(400,), open_=True)},
+    return {
+        "/health/live": {"get": _operation("Whether it runs.", healthy, who=())},
         "/health/ready": {"get": ready},
-        "/openapi.json": {
-            "get": _operation("This description.", {"type": "object"}, errors=(400,), open_=True)
-        },
-        "/metrics": {"get": _operation("Prometheus metrics.", _TEXT, kind="text/plain")},
-        "/permitted_models": {
-            "get": _operation("Names of the models that the bearer may use.", _list(_TEXT)),
-            "post": _operation("The same, with the credential in the body.", _list(_TEXT), body=asker),
-        },
-        "/permitted_models_info": {
-            "get": _operation("Models that the bearer may use.", _list(_MODEL)),
-            "post": _operation("The same, with the credential in the body.", _list(_MODEL), body=asker),
-        },
-        "/public_models_info": {
-            "get": _operation("Models that everybody may use.", _list(_MODEL)),
-            "post": _operation("The same, with the credential in the body.", _list(_MODEL), body=asker),
-        },
-        "/model_groups": {
-            "get": _operation("Group and provider of models.", {"type": "object"}, query=("model",))
-        },
+        "/openapi.json": {"get": _operation("This description.", {"type": "object"}, who=())},
+    }
+
+
+def _models() -> dict[str, Schema]:
+    found: dict[str, Schema] = {}
+    for name, summary, answer in (
+        ("permitted_models", "Names of the models that the bearer may use.", listed(TEXT)),
+        ("permitted_models_info", "Models that the bearer may use.", listed(_ref("Model"))),
+        ("public_models_info", "Models that everybody may use.", listed(_ref("Model"))),
+    ):
+        post = _operation(
+            f"{summary} Without a token in the header, the body's `api_key` counts.",
+            answer,
+            who=(_PERSON, _JOB, {}),
+            body=_ASKER,
+            optional=True,
+        )
+        found[f"/{name}"] = {"get": _operation(summary, answer, who=(_PERSON, _JOB)), "post": post}
+    by_name = {"type": "object", "additionalProperties": TEXT}
+    groups = record(groups=by_name, labs=by_name, providers=by_name, dead=listed(TEXT))
+    query = {"model": listed(TEXT)}
+    found["/model_groups"] = {
+        "get": _operation("Group and provider of models.", groups, who=(_PERSON, _JOB), query=query)
+    }
+    return found
+
+
+def _job() -> dict[str, Schema]:
+    keys = {"type": "object", "additionalProperties": TEXT}
+    return {
         "/job": {
-            "get": _operation("What the bearing job has spent and has on its way.", _JOB),
-            "delete": _operation("The bearing job has ended.", _object({"closed": _COUNT})),
+            "get": _operation("What the bearing job has spent and has on its way.", _ref("Job"), who=(_JOB,)),
+            "delete": _operation("The bearing job has ended.", record(closed=COUNT), who=(_JOB,)),
         },
         "/job/keys": {
             "put": _operation(
                 "Keys of the bearing job's own, by environment variable.",
-                _object({"keys": _COUNT, "providers": _list(_TEXT)}),
-                body={"type": "object", "additionalProperties": _TEXT},
+                record(keys=COUNT, providers=listed(TEXT)),
+                who=(_JOB,),
+                body=keys,
+                optional=True,
             )
         },
-        "/admin/status": {"get": _operation("Lanes, jobs, open requests.", _STATUS)},
-        "/admin/models": {"get": _operation("All models.", _list(_MODEL))},
-        "/admin/prices": {"get": _operation("Prices in dollars per million tokens.", {"type": "object"})},
-        "/admin/reload": {"post": _operation("Read the configuration again.", {"type": "object"})},
+    }
+
+
+def _admin(probe: Schema, price: Schema) -> dict[str, Schema]:
+    prices = record(as_of=TEXT, models={"type": "object", "additionalProperties": price})
+    revoked = record(closed=COUNT)
+    return {
+        "/metrics": {"get": _operation("Prometheus metrics.", TEXT, kind="text/plain")},
+        "/admin/status": {"get": _operation("Lanes, jobs, open requests.", _ref("Status"))},
+        "/admin/models": {"get": _operation("All models.", listed(_ref("Model")))},
+        "/admin/prices": {"get": _operation("Prices in dollars per million tokens.", prices)},
+        "/admin/reload": {
+            "post": _operation(
+                "Read the configuration again.", record(providers=COUNT, models=COUNT, keys=COUNT)
+            )
+        },
         "/admin/probe": {
             "post": _operation(
                 "One small request through the middleman and directly.",
-                _PROBE,
-                body=_object({"model": _TEXT}, {"job": _maybe(_TEXT)}),
+                probe,
+                errors=(404,),
+                body=record(model=TEXT, optional={"job": maybe(TEXT)}),
             )
         },
         "/admin/jobs/{job}/revoke": {
-            "post": _operation(
-                "End a job's requests and its tokens.", _object({"closed": _COUNT}), path=("job",)
-            )
+            "post": _operation("End a job's requests and its tokens.", revoked, path={"job": _SEGMENT})
         },
-        "/admin/keys": {"get": _operation("Keys, without their values.", _list(_KEY))},
-        "/admin/keys/{provider}": _key_operations("provider"),
-        "/admin/keys/{provider}/{account}": _key_operations("provider", "account"),
-    }
-    for methods in paths.values():
-        for operation in methods.values():
-            operation["responses"]["405"] = _answer("Not this method.", _ERROR)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Hawk middleman", "version": __version__},
-        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
-        "security": [{"bearer": []}],
-        "paths": paths,
     }
 
 
-def _key_operations(*path: str) -> Schema:
-    return {
-        "get": _operation("A provider's keys, without their values.", _list(_KEY), path=path),
-        "put": _operation("Set a key.", _KEY, body=_object({"value": _TEXT}), path=path),
-        "delete": _operation("Remove a key.", _object({"removed": _TEXT}), path=path),
-    }
+def _keys(key: Schema) -> dict[str, Schema]:
+    found = {"/admin/keys": {"get": _operation("Keys, without their values.", listed(key))}}
+    for path in ({"provider": _PROVIDER}, {"provider": _PROVIDER, "account": _ACCOUNT}):
+        found["/admin/keys/" + "/".join(f"{{{name}}}" for name in path)] = {
+            "get": _operation("A provider's keys, without their values.", listed(key), path=path),
+            "put": _operation("Set a key.", key, body=record(value=_VALUE), path=path),
+            "delete": _operation("Remove a key.", record(removed=TEXT), errors=(404,), path=path),
+        }
+    return found

@@ -51,19 +51,18 @@ class Relay:
     async def __call__(self, request: Request, reply: Reply) -> None:
         house = self._house
         exchange = Exchange(house.next_id(), now=house.loop.time(), wall=time.time())
-        dialect = Kind.OPENAI
         try:
             target = _aliased(parse(request.target))
             own = self._own.get(target.provider)
             if own is not None:
                 _show(reply, await own(request, target))
                 return
-            dialect = house.kind_of(target.provider)
+            exchange.dialect = house.kind_of(target.provider)
             exchange.transport = request.transport
             exchange.task = asyncio.current_task()
-            await self._relay(request, reply, target, exchange, dialect)
+            await self._relay(request, reply, target, exchange)
         except Refusal as refusal:
-            _refuse(reply, exchange, refusal, dialect)
+            _refuse(reply, exchange, refusal)
         except asyncio.CancelledError:
             if exchange.cut is None:
                 exchange.client_gone = True
@@ -72,7 +71,7 @@ class Relay:
             if reply.begun or exchange.task is None:
                 raise
             exchange.task.uncancel()
-            _refuse(reply, exchange, exchange.cut, dialect)
+            _refuse(reply, exchange, exchange.cut)
         except Exception:
             _log.exception("request %s", exchange.id)
             if reply.begun:
@@ -80,24 +79,22 @@ class Relay:
             fault = Refusal(
                 "hawk_internal", f"A fault of the middleman's own; its log names request {exchange.id}."
             )
-            _refuse(reply, exchange, fault, dialect)
+            _refuse(reply, exchange, fault)
         finally:
-            if exchange.provider:
-                exchange.phase = Phase.DONE
-                exchange.ended = house.loop.time()
-                exchange.task = exchange.transport = None
+            exchange.phase = Phase.DONE
+            exchange.ended = house.loop.time()
+            exchange.task = exchange.transport = None
+            if exchange.provider or exchange.error:
                 house.finish(exchange)
 
-    async def _relay(
-        self, request: Request, reply: Reply, target: Target, exchange: Exchange, dialect: Kind
-    ) -> None:
+    async def _relay(self, request: Request, reply: Reply, target: Target, exchange: Exchange) -> None:
         house = self._house
         if request.method not in _METHODS:
             raise Refusal("hawk_method_not_allowed", f"{request.method[:20]} is not passed on.")
         token = fields.credential(request.headers) or target.key
         principal = house.verifier.who(token, exchange.wall)
         if principal.claims is not None and target.provider in principal.claims.upstreams:
-            dialect = Kind(principal.claims.upstreams[target.provider].kind)
+            exchange.dialect = Kind(principal.claims.upstreams[target.provider].kind)
         _identify(exchange, principal, request.headers)
         exchange.provider, exchange.path = target.provider, target.rest
         house.exchanges.add(exchange)
@@ -105,7 +102,7 @@ class Relay:
             raise Refusal("hawk_draining", "The middleman is about to end; try again.", retry_after=1)
         if "expect" in request.headers:
             request.keep_going()
-        body, asked = await _read(request, dialect, target)
+        body, asked = await _read(request, exchange.dialect, target)
         exchange.model = asked.model
         exchange.bytes_in = len(body) if isinstance(body, bytes) else 0
         house.check_model(principal, target.provider, asked.model)
@@ -233,12 +230,12 @@ async def _read(
     return body, read_body(kind, target.rest, body) if body else Asked(None, streaming=False, tokens=0)
 
 
-def _refuse(reply: Reply, exchange: Exchange, refusal: Refusal, dialect: Kind) -> None:
+def _refuse(reply: Reply, exchange: Exchange, refusal: Refusal) -> None:
     exchange.status, exchange.error = refusal.status, refusal.kind
     fields = [*refusal.headers().items(), ("x-hawk-request-id", exchange.id)]
     if exchange.attempt:
         fields.append(("x-hawk-attempt", printable(exchange.attempt)))
-    reply.whole(refusal.status, responses.get(refusal.status, ""), fields, refusal.body(dialect))
+    reply.whole(refusal.status, responses.get(refusal.status, ""), fields, refusal.body(exchange.dialect))
 
 
 def _show(reply: Reply, page: Page) -> None:
