@@ -6,6 +6,8 @@ nothing is left behind.
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -71,10 +73,18 @@ def kill_supervisor_and_workers(system: System, job: str) -> None:
     kill_all_workers(system, job)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("murder", [kill_a_worker, kill_the_supervisor, kill_supervisor_and_workers])
+MURDERS = [kill_a_worker, kill_the_supervisor, kill_supervisor_and_workers]
+EVERY = bool(os.environ.get("HAWK_EVERY_KILL"))
+"""Each kind of kill at each moment, instead of each kind and each moment once: nine jobs take minutes."""
+
+
+@pytest.mark.parametrize(
+    ("murder", "moment"),
+    itertools.product(MURDERS, MOMENTS) if EVERY else zip(MURDERS, MOMENTS, strict=True),
+    ids=lambda value: value.__name__,
+)
 def test_a_job_survives(
-    system: System, moment: Callable[[System, str], bool], murder: Callable[[System, str], None]
+    system: System, murder: Callable[[System, str], None], moment: Callable[[System, str], bool]
 ) -> None:
     job = f"{murder.__name__}-{moment.__name__}".replace("_", "-")[:43].rstrip("-")
     system.submit(job)
@@ -91,7 +101,7 @@ def test_a_supervisor_killed_while_it_enumerates_is_started_again(system: System
     check_end(system, "early", [])
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", MOMENTS if EVERY else [in_the_middle])
 def test_jobs_run_on_without_a_server_and_the_next_one_adopts_them(
     tmp_path: Path, moment: Callable[[System, str], bool]
 ) -> None:
