@@ -80,7 +80,7 @@ EVERY = bool(os.environ.get("HAWK_EVERY_KILL"))
 
 @pytest.mark.parametrize(
     ("murder", "moment"),
-    itertools.product(MURDERS, MOMENTS) if EVERY else zip(MURDERS, MOMENTS, strict=True),
+    list(itertools.product(MURDERS, MOMENTS) if EVERY else zip(MURDERS, MOMENTS, strict=True)),
     ids=lambda value: value.__name__,
 )
 def test_a_job_survives(

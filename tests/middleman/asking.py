@@ -11,15 +11,21 @@ from inspect_ai.agent import sandbox_agent_bridge
 from inspect_ai.dataset import Sample
 from inspect_ai.scorer import includes, model_graded_qa
 from inspect_ai.solver import Generate, Solver, TaskState, solver
-from inspect_ai.util import sandbox
+from inspect_ai.util import SandboxEnvironmentSpec, sandbox
 
 AGENT = """
-import json, urllib.request
+import json, time, urllib.error, urllib.request
 
 body = json.dumps({"model": "inspect", "messages": [{"role": "user", "content": "asked in the sandbox"}]}).encode()
 url = "http://localhost:13131/v1/chat/completions"
 request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-print(json.load(urllib.request.urlopen(request, timeout=30))["choices"][0]["message"]["content"])
+for _ in range(600):
+    try:
+        answer = urllib.request.urlopen(request, timeout=60)
+        break
+    except urllib.error.URLError:  # the bridge does not listen yet
+        time.sleep(0.05)
+print(json.load(answer)["choices"][0]["message"]["content"])
 """
 
 EVERYTHING = "env; cat /proc/[0-9]*/environ | tr '\\0' '\\n'"
@@ -37,20 +43,14 @@ def plain(samples: int = 2, prompt: str = "plain question", calls: int = 1) -> T
 
 
 @task
-def mixed() -> Task:
-    """`generate()` and calls of SDKs beside Inspect; a model grades."""
+def mixed(box: bool = True) -> Task:
+    """`generate()`, calls of SDKs beside Inspect, and (with a box) an agent in a sandbox; a model grades."""
+    tools = {"type": "bubblewrap", "config": {"inspect_tools": True}}
     return Task(
         dataset=_samples(1, "mixed question", "lighthouse"),
-        solver=[ask(1), ask_openai()],
+        solver=[ask(1), ask_openai(), *([agent_in_sandbox()] if box else [])],
         scorer=model_graded_qa(model_role="grader"),
-    )
-
-
-@task
-def bridged() -> Task:
-    """An agent in a sandbox that asks through Inspect's bridge, and says what its environment holds."""
-    return Task(
-        dataset=_samples(1, "bridged question", "lighthouse"), solver=agent_in_sandbox(), scorer=includes()
+        sandbox=SandboxEnvironmentSpec.model_validate(tools) if box else None,
     )
 
 
@@ -102,6 +102,8 @@ def read_stream() -> Solver:
 
 @solver
 def agent_in_sandbox() -> Solver:
+    """An agent in a sandbox asks through Inspect's bridge; beside it, what is in the environment there."""
+
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         box = sandbox()
         state.store.set("environment", (await box.exec(["sh", "-c", EVERYTHING])).stdout)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 import pytest
 
-from hawk.core.traffic.lane import Limits, Outcome, Ticket
 from hawk.core.traffic.ledger import Budget
-from hawk.errors import ServerUnavailableError, UsageError
+from hawk.errors import ServerUnavailableError
 from hawk.middleman.shared import Sharing
-from hawk.middleman.shared_database import SharedDatabase, Told
-from hawk.middleman.shared_lane import SharedLane
-from hawk.middleman.shared_lanes import SharedLanes
 from tests.middleman.provider import Limit, Provider
 from tests.middleman.provider_answers import chat, error
 from tests.middleman.raw_client import Reply, ask
 from tests.middleman.running import Middleman, settings
 from tests.middleman.test_bytes import CHAT
+from tests.store.databases import postgres
 from tests.system import until
+
+__all__ = ["postgres"]
 
 pytestmark = pytest.mark.postgres
 
@@ -61,13 +57,11 @@ class Database:
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
-    pgserver = pytest.importorskip("pgserver", reason="replicas are not tested: there is no pgserver package")
-    directory = tempfile.mkdtemp(prefix="hpg", dir="/tmp")  # a socket's path is limited to about 100 bytes
-    server = pgserver.get_server(directory, cleanup_mode="stop")
-    yield Database(server)
-    server.cleanup()
-    shutil.rmtree(directory, ignore_errors=True)
+def database(postgres: str) -> Database:
+    import pgserver
+
+    directory = parse_qs(urlsplit(postgres).query)["host"][0]
+    return Database(pgserver.get_server(directory))  # the one that runs there
 
 
 def configuration(url: str) -> dict[str, Any]:
@@ -357,59 +351,3 @@ def test_one_is_killed_and_the_other_takes_its_share(
         assert shared(a)["replicas"] == 1
     for thread in threads:
         thread.join(10)
-
-
-def test_other_databases_are_refused(tmp_path: Path) -> None:
-    for url in (f"sqlite:///{tmp_path}/x.db", "postgresql://u:%zz@h/x", "redis://h"):
-        with pytest.raises(UsageError, match="database"):
-            SharedDatabase(url, lambda: None)
-
-
-@dataclass
-class Seat:
-    """A lane with requests that always wait, and what stands for its turnstile."""
-
-    lane: SharedLane
-    name: tuple[str, str, str] = ("openai", "default", "rates")
-    last_used: float = 0.0
-    flying: list[tuple[float, Ticket]] = field(default_factory=list)
-
-    def refresh(self) -> None:
-        pass
-
-    def turn(self, now: float, waiting: int) -> int:
-        """End what is done, ask up to so many, send what may go; how many went."""
-        for ended, ticket in [one for one in self.flying if one[0] <= now]:
-            self.flying.remove((ended, ticket))
-            self.lane.done(ticket, Outcome(200, 0.1), now)
-        went = self.lane.grant(now)
-        while self.lane.waiting < waiting:
-            ticket = Ticket("job")
-            if self.lane.ask(ticket, now):
-                went.append(ticket)
-        self.flying += [(now + 0.5, ticket) for ticket in went]
-        return len(went)
-
-
-async def test_a_rate_is_kept_together_while_the_load_moves(database: Database) -> None:
-    """Lanes on a clock of the test's, leases in the real database."""
-    limits = Limits(most=50, start=50, adaptive=False, requests_per_minute=120)
-    replicas = []
-    for name in ("first", "second"):
-        link = SharedDatabase(database.url, lambda: None)
-        await link.connect()
-        replicas.append((name, link, SharedLanes(name), Seat(SharedLane(limits, 0.0, lambda: None))))
-    sent: list[float] = []
-    for tick in range(1200):
-        now = tick / 10
-        busy = (now < 75, now > 25)
-        for i, (name, link, lanes, seat) in enumerate(replicas):
-            if tick % 8 == 4 * i:
-                leases, _, _ = lanes.ask([seat], now, frozen=False)  # type: ignore[list-item]
-                told = Told(name, "one", "", 0, 2.0, 10**9, [row.lane for row in leases], leases)
-                lanes.apply(await link.exchange(told), now)
-            sent += [now] * seat.turn(now, 5 if busy[i] else 0)
-    for _, link, _, _ in replicas:
-        await link.close()
-    assert max(sum(at <= other < at + 60 for other in sent) for at in sent) <= 120
-    assert len(sent) > 0.9 * 2 * 120

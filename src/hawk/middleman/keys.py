@@ -37,8 +37,8 @@ SERVICE = "hawk-middleman"
 
 TAIL = 4
 _SHORT = 12  # of a key shorter than this, four characters would be too much of it
-_KEY = re.compile(r"[\x21-\x7e]{1,4096}")
-_ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
+KEY = re.compile(r"[\x21-\x7e]{1,4096}")
+ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _LARGEST = 64 * 1024
 
 Source = Literal["file", "keyring", "environment", "directory"]
@@ -335,7 +335,7 @@ def plain_key(text: str, what: str) -> str:
     Raises:
         UsageError: It is empty, or holds spaces, line breaks or other characters that no key has.
     """
-    if _KEY.fullmatch(text) is None:
+    if KEY.fullmatch(text) is None:
         raise UsageError(
             f"{what} does not hold a key: {'it is empty' if not text else 'it has characters that no key has'}.",
             remedy="A key is one word of plain ASCII; set it again.",
@@ -349,7 +349,7 @@ def _check(provider: str, account: str) -> tuple[str, str]:
         raise UsageError(
             f"{provider!r} can't be the name of a provider.", remedy="Use letters, digits, - and ."
         )
-    if _ACCOUNT.fullmatch(account) is None:
+    if ACCOUNT.fullmatch(account) is None:
         raise UsageError(
             f"{account!r} can't be the name of an account.",
             remedy="Use letters, digits, '.', '_', '@' and '-'.",

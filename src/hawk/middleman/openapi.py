@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,6 @@ from hawk.middleman.openapi_shapes import (
     COUNT,
     JOB,
     MODEL,
-    NUMBER,
     STATUS,
     TEXT,
     Schema,
@@ -26,12 +24,20 @@ from hawk.middleman.probe import Probe
 from hawk.middleman.refusals import STATUS as ERRORS
 
 _COMPONENTS = "#/components/schemas/{name}"
-_PERSON, _JOB = {"person": []}, {"job": []}
+_PERSON: Schema = {"person": []}
+_JOB: Schema = {"job": []}
 _SCHEMES = {
-    "person": {"type": "http", "scheme": "bearer", "description": "The access token: `hawk auth access-token`."},
+    "person": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The access token: `hawk auth access-token`.",
+    },
     "job": {"type": "http", "scheme": "bearer", "description": "The token of one job."},
 }
-_ASKER: Schema = {"type": "object", "properties": {"api_key": TEXT, "only_available_models": {"type": "boolean"}}}
+_ASKER: Schema = {
+    "type": "object",
+    "properties": {"api_key": TEXT, "only_available_models": {"type": "boolean"}},
+}
 _PROVIDER: Schema = {"type": "string", "pattern": "^[a-z0-9][a-z0-9.-]{0,62}$"}
 _ACCOUNT: Schema = {"type": "string", "pattern": f"^{ACCOUNT.pattern}$"}
 _SEGMENT: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*$"}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hawk.errors import HawkError
+from hawk.errors import HawkError, NotFoundError, UsageError
 from hawk.middleman import fields, metrics, openapi, probe, status
 from hawk.middleman.house import House
 from hawk.middleman.keys import KeyStore
@@ -148,18 +148,18 @@ class OwnPaths:
     # --- a job's own --------------------------------------------------------------------------------------
 
     async def _job(self, request: Request, target: Target) -> Page:
-        principal = self._claimed(request, target)
         if target.rest == "/keys":
             _only(request, "PUT")
+            principal = self._claimed(request, target)
             body = await _json(request)
             if not all(isinstance(v, str) for v in body.values()):
                 raise Refusal("hawk_bad_request", "Keys are text, by the name of their environment variable.")
             self._house.set_keys(principal, {str(k): str(v) for k, v in body.items()})
             providers = [provider.name for provider in self._house.catalog.providers()]
             return reply({"keys": len(body), "providers": providers})
-        if target.rest:
-            raise _unknown(target)
+        _bare(target)
         _only(request, "GET", "HEAD", "DELETE")
+        principal = self._claimed(request, target)
         if request.method == "DELETE":
             return reply({"closed": self._house.revoke(principal.job)})
         self._house.job(principal)
@@ -168,28 +168,30 @@ class OwnPaths:
     # --- administration -----------------------------------------------------------------------------------
 
     async def _admin(self, request: Request, target: Target) -> Page:
-        self._person(request, target)
-        match target.rest.split("/")[1:]:
-            case ["status"]:
+        where = target.rest.split("/")[1:]
+        match where:
+            case ["status" | "models" | "prices"] | ["keys"]:
                 _only(request, "GET", "HEAD")
+            case ["reload" | "probe"] | ["jobs", _, "revoke"]:
+                _only(request, "POST")
+            case ["keys", _] | ["keys", _, _]:
+                _only(request, "GET", "HEAD", "PUT", "DELETE")
+        self._person(request, target)
+        match where:
+            case ["status"]:
                 return reply(status.document(self._house))
             case ["models"]:
-                _only(request, "GET", "HEAD")
                 return reply(self._models(None))
             case ["prices"]:
-                _only(request, "GET", "HEAD")
                 return reply(self._house.catalog.prices())
             case ["reload"]:
-                _only(request, "POST")
                 return await self._reload()
             case ["probe"]:
-                _only(request, "POST")
                 return await self._probe(request)
             case ["jobs", job, "revoke"]:
-                _only(request, "POST")
                 return reply({"closed": self._house.revoke(job)})
-            case ["keys", *where] if len(where) <= 2:
-                return await self._admin_keys(request, where)
+            case ["keys", *key] if len(key) <= 2:
+                return await self._admin_keys(request, key)
             case _:
                 raise _unknown(target)
 
@@ -211,7 +213,6 @@ class OwnPaths:
         return reply(await probe.both_ways(self._house, model, job))
 
     async def _admin_keys(self, request: Request, where: list[str]) -> Page:
-        _only(request, "GET", "HEAD", *(("PUT", "DELETE") if where else ()))
         try:
             if not where:
                 return reply(await asyncio.to_thread(self._keys.list))
@@ -231,7 +232,7 @@ class OwnPaths:
                 )
             self._house.reload()
         except HawkError as ex:
-            raise Refusal("hawk_bad_request", f"{ex.message} {ex.remedy or ''}".strip()) from ex
+            raise _refusal(ex) from ex
         return reply(info)
 
 
@@ -247,12 +248,19 @@ async def _json(request: Request) -> dict[str, Any]:
 
 def _only(request: Request, *methods: str) -> None:
     if request.method not in methods:
-        raise Refusal("hawk_method_not_allowed", f"Allowed here: {', '.join(methods)}.")
+        raise Refusal("hawk_method_not_allowed", f"Allowed here: {', '.join(methods)}.", allow=methods)
 
 
 def _bare(target: Target) -> None:
     if target.rest:
         raise _unknown(target)
+
+
+def _refusal(ex: HawkError) -> Refusal:
+    kind = "hawk_bad_request" if isinstance(ex, UsageError) else "hawk_internal"
+    if isinstance(ex, NotFoundError):
+        kind = "hawk_unknown_key"
+    return Refusal(kind, f"{ex.message} {ex.remedy or ''}".strip())
 
 
 def _unknown(target: Target) -> Refusal:

@@ -81,7 +81,9 @@ async def both_ways(house: House, model: str, job: str | None) -> Probe:
     found = provider_of(model)
     provider = house.catalog.provider(found[0]) if found is not None else None
     if found is None or provider is None:
-        raise Refusal("hawk_bad_request", f"{model!r} is not a model of a provider, such as openai/gpt-5.")
+        raise Refusal(
+            "hawk_unknown_provider", f"{model!r} is not a model of a provider, such as openai/gpt-5."
+        )
     token, principal = _credential(house, job)
     path, body = request_of(provider, found[1])
     here = address_of(house.url)
@@ -156,7 +158,7 @@ def _credential(house: House, job: str | None) -> tuple[str, Principal]:
     known = house.jobs.get(job)
     if known is None or known.token is None or known.principal is None:
         raise Refusal(
-            "hawk_bad_request", f"No job {job!r} has asked this middleman for anything since it started."
+            "hawk_unknown_job", f"No job {job!r} has asked this middleman for anything since it started."
         )
     return known.token, known.principal
 

@@ -5,7 +5,7 @@ The body has the shape that the client's library expects, so that it shows the m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,6 +24,8 @@ STATUS: Mapping[str, int] = {
     "hawk_upstream_forbidden": 403,
     "hawk_unknown_provider": 404,
     "hawk_unknown_path": 404,
+    "hawk_unknown_job": 404,
+    "hawk_unknown_key": 404,
     "hawk_replay_miss": 404,
     "hawk_bad_path": 400,
     "hawk_bad_request": 400,
@@ -57,6 +59,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, more than an error
         message: What happened, with the provider's or job's name in it.
         retry_after: Seconds after which it is worth another try.
         no_retry: Trying again can't help: clients that honour `x-should-retry` give up at once.
+        allow: Methods that the path knows, where it is for the method.
         detail: More for the body's error, beside type and message.
     """
 
@@ -67,6 +70,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, more than an error
         *,
         retry_after: float | None = None,
         no_retry: bool = False,
+        allow: Iterable[str] = (),
         detail: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
@@ -75,6 +79,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, more than an error
         self.status = STATUS[kind]
         self.retry_after = retry_after
         self.no_retry = no_retry
+        self.allow = tuple(allow)
         self.detail = dict(detail or {})
 
     def headers(self) -> dict[str, str]:
@@ -83,6 +88,8 @@ class Refusal(Exception):  # noqa: N818  # an answer, more than an error
             found["retry-after"] = str(max(1, round(self.retry_after)))
         if self.no_retry:
             found["x-should-retry"] = "false"  # honoured by the SDKs of OpenAI and Anthropic
+        if self.allow:
+            found["allow"] = ", ".join(self.allow)
         return found
 
     def body(self, dialect: Kind) -> bytes:

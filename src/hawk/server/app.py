@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from hawk import __version__
 from hawk.config.settings import Settings
@@ -77,12 +78,27 @@ def create_app(
     app = FastAPI(title="Hawk", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     for module in ROUTERS:
         app.include_router(module.router)
-    errors.install(app)
+    methods = _methods(app)
+    errors.install(app, methods)
     install_openapi(app)
     app.add_middleware(
-        Gate, token=token, activity=activity, loopback=loopback, open_prefix=public_client.DOWNLOAD
+        Gate,
+        token=token,
+        activity=activity,
+        loopback=loopback,
+        open_prefix=public_client.DOWNLOAD,
+        methods=methods,
     )
     return app
+
+
+def _methods(app: FastAPI) -> errors.Methods:
+    """Which methods a path knows; none where there is no such path."""
+    everything = [*app.routes, *(route for module in ROUTERS for route in module.router.routes)]
+    routes = [route for route in everything if isinstance(route, Route)]
+    return lambda path: {
+        method for route in routes if route.path_regex.match(path) for method in route.methods or ()
+    }
 
 
 def stop_streams(app: FastAPI) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from hawk.errors import HawkError, NotFoundError, StorageError, UsageError
 
+Methods = Callable[[str], Collection[str]]
 PROBLEM = "application/problem+json"
 
 _log = logging.getLogger(__name__)
@@ -49,11 +51,22 @@ def internal(request_id: str) -> Response:
     )
 
 
-def install(app: FastAPI) -> None:
-    """Handle every kind of exception that a route can raise."""
+def not_allowed(method: str, path: str, known: Collection[str]) -> Response:
+    """The response where a path knows other methods."""
+    allow = ", ".join(sorted(known))
+    error = UsageError(f"{method} is not allowed on {path!r}.", remedy=f"Allowed are {allow}.")
+    return problem(error, status=405, headers={"allow": allow})
+
+
+def install(app: FastAPI, methods: Methods) -> None:
+    """Handle every kind of exception that a route can raise.
+
+    Args:
+        methods: Those that a path knows.
+    """
     app.add_exception_handler(HawkError, _hawk_error)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(HTTPException, partial(_http_exception, methods))
     app.add_exception_handler(SQLAlchemyError, _database_error)
 
 
@@ -74,16 +87,14 @@ def _invalid(_request: Request, ex: Exception) -> Response:
     return problem(InvalidRequestError(f"The request is not valid: {said}.", problems=problems))
 
 
-def _http_exception(request: Request, ex: Exception) -> Response:
+def _http_exception(methods: Methods, request: Request, ex: Exception) -> Response:
     assert isinstance(ex, HTTPException)
+    path = request.url.path
     if ex.status_code == 404:
-        return problem(
-            NotFoundError(f"There is no {request.url.path!r} here.", remedy="GET /openapi.json lists all.")
-        )
+        return problem(NotFoundError(f"There is no {path!r} here.", remedy="GET /openapi.json lists all."))
     if ex.status_code == 405:
-        error: HawkError = UsageError(f"{request.method} is not allowed on {request.url.path!r}.")
-    else:
-        error = UsageError(str(ex.detail)) if ex.status_code < 500 else HawkError(str(ex.detail))
+        return not_allowed(request.method, path, methods(path))
+    error = UsageError(str(ex.detail)) if ex.status_code < 500 else HawkError(str(ex.detail))
     return problem(error, status=ex.status_code, headers=ex.headers)
 
 

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hawk import __version__
 from hawk.errors import AuthError, PermissionDeniedError
-from hawk.server.errors import internal, problem
+from hawk.server.errors import Methods, internal, not_allowed, problem
 from hawk.server.services.idle import Activity
 
 OPEN_PATHS = frozenset(
@@ -36,16 +36,26 @@ class Gate:
         open_prefix: Of signed addresses: their route checks the signature instead.
         loopback: The server listens to this machine only: a Host header that names anything else comes from a
             page in a browser whose name was pointed here, and is refused.
+        methods: Those that a path knows; empty where there is none. Whoever asks with another one learns that, token
+            or not: the description of all paths is open anyway.
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str, activity: Activity, open_prefix: str, loopback: bool
+        self,
+        app: ASGIApp,
+        *,
+        token: str,
+        activity: Activity,
+        open_prefix: str,
+        loopback: bool,
+        methods: Methods,
     ) -> None:
         self._app = app
         self._token = token.encode()
         self._activity = activity
         self._open_prefix = open_prefix
         self._loopback = loopback
+        self._methods = methods
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -91,6 +101,9 @@ class Gate:
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token):
             return None
+        known = self._methods(path)
+        if known and scope["method"] not in known:
+            return not_allowed(scope["method"], path, known)
         why = "The access token is not the one of this server." if given else "An access token is needed."
         remedy = "Send 'Authorization: Bearer <token>'; `hawk auth access-token` prints it."
         return problem(AuthError(why, remedy=remedy), headers={"www-authenticate": "Bearer"})

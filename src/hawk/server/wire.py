@@ -101,9 +101,14 @@ def describe(
     return described
 
 
+def answered(type_: Any, text: str) -> Described:
+    """Another answer of a route, in JSON, for `also`."""
+    return _described(text, {"application/json": _Schema(type_)})
+
+
 def failures(*statuses: int) -> dict[int | str, Described]:
     """Errors, all in the one envelope, for a route's `responses`."""
-    return {status: _described(_MEANINGS[status], {PROBLEM: _Schema(Problem)}) for status in statuses}
+    return {status: _described(_MEANINGS[status], {PROBLEM: _PROBLEM}) for status in statuses}
 
 
 def _described(text: str | None, content: Mapping[str, Any]) -> Described:
@@ -120,6 +125,7 @@ class _Schema(dict[str, Any]):
 
 
 _types: list[Any] = []
+_PROBLEM = _Schema(Problem)
 
 
 def install_openapi(app: FastAPI) -> None:
@@ -157,9 +163,7 @@ def _complete(operation: dict[str, Any], *, open_: bool) -> None:
         general.append(422)
     for status, answer in failures(*general).items():
         answers.setdefault(str(status), answer)
-    answers["5XX"] = _described(
-        "The server can't do it now: a bug, or its disk or database.", {PROBLEM: _Schema(Problem)}
-    )
+    answers["5XX"] = _described("A bug, or trouble with the server's disk or database.", {PROBLEM: _PROBLEM})
     operation["responses"] = dict(sorted(answers.items()))
 
 

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header
 from fastapi.responses import Response, StreamingResponse
 
 from hawk.core.attempts.report import Comparison, Report
 from hawk.server.context import Ctx
+from hawk.server.parameters import BAD_ID, JobId, JobIdQuery
 from hawk.server.services.attempts import Served
 from hawk.server.services.attempts_export import export
-from hawk.server.wire import describe
+from hawk.server.wire import NOT_MODIFIED, describe
 
 router = APIRouter(prefix="/meta", tags=["attempts"])
 
 Known = Annotated[str | None, Header(alias="if-none-match")]
-JobId = Annotated[str, Query(max_length=100)]
 
 
-@router.get("/eval-sets/{eval_set_id}/report", **describe(Report))
-def report(ctx: Ctx, eval_set_id: str, known: Known = None) -> Response:
+@router.get("/eval-sets/{eval_set_id}/report", **describe(Report, errors=BAD_ID, also=NOT_MODIFIED))
+def report(ctx: Ctx, eval_set_id: JobId, known: Known = None) -> Response:
     """The report of an eval set's attempts so far; 304 while it is still the one whose etag the request names."""
     return _answer(ctx.reports.report(eval_set_id), known)
 
 
-@router.get("/compare", **describe(Comparison))
-def compare(ctx: Ctx, a: JobId, b: JobId, known: Known = None) -> Response:
+@router.get("/compare", **describe(Comparison, errors=BAD_ID, also=NOT_MODIFIED))
+def compare(ctx: Ctx, a: JobIdQuery, b: JobIdQuery, known: Known = None) -> Response:
     """What changed from eval set `a` to `b`, and whether that is more than noise."""
     return _answer(ctx.reports.compare(a, b), known)
 
 
-@router.get("/eval-sets/{eval_set_id}/attempts/export", response_class=StreamingResponse)
-def export_attempts(ctx: Ctx, eval_set_id: str) -> Response:
+@router.get(
+    "/eval-sets/{eval_set_id}/attempts/export",
+    **describe(content={"application/x-tar": {"type": "string", "format": "binary"}}, errors=BAD_ID),
+)
+def export_attempts(ctx: Ctx, eval_set_id: JobId) -> Response:
     """Every result and workspace as a tar file. One that does not end as it should breaks the connection off."""
     run = ctx.reports.run(eval_set_id)
     headers = {

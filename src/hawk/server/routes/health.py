@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from hawk import __version__
 from hawk.errors import HawkError
 from hawk.server.context import Ctx
-from hawk.server.wire import describe, reply
+from hawk.server.wire import answered, describe, reply
 
 router = APIRouter(tags=["health"])
 
@@ -44,7 +44,7 @@ async def live() -> Response:
     return reply(Live())
 
 
-@router.get("/health", **describe(Health))
+@router.get("/health", **describe(Health, also={503: answered(Health, "Something is wrong.")}))
 def health(ctx: Ctx) -> Response:
     """The server can do its work: 200, or 503 with what is wrong."""
     checks = {"database": Check(ok=True), "storage": Check(ok=True)}
@@ -64,7 +64,7 @@ async def version() -> Response:
     return reply(Version(__version__))
 
 
-@router.get("/schemas/eval-set.json")
+@router.get("/schemas/eval-set.json", **describe(content={"application/schema+json": {"type": "object"}}))
 def eval_set_schema() -> Response:
     """JSON Schema of the eval-set YAML, for editors."""
     from hawk.config.schema import json_schema

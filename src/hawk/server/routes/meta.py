@@ -32,6 +32,7 @@ T = TypeVar("T")
 Number = Annotated[int, Query(ge=1, le=1_000_000)]
 Limit = Annotated[int, Query(ge=1, le=500)]
 Search = Annotated[str | None, Query(max_length=500)]
+TRANSCRIPT = {"text/markdown": {"type": "string"}, "application/json": {"type": "object"}}
 
 
 class JobPage(Page[JobItem]):
@@ -76,7 +77,7 @@ def eval_sets(ctx: Ctx, page: Number = 1, limit: Limit = 50, search: Search = No
     return reply(page_of(items, total, page, limit))
 
 
-@router.get("/evals", **describe(Page[EvalItem]))
+@router.get("/evals", **describe(Page[EvalItem], errors=(404,)))
 def evals(ctx: Ctx, eval_set_id: str | None = None, page: Number = 1, limit: Limit = 100) -> Response:
     """Evals: one a (task, agent, model)."""
     _require(ctx, eval_set_id)
@@ -85,7 +86,7 @@ def evals(ctx: Ctx, eval_set_id: str | None = None, page: Number = 1, limit: Lim
     return reply(page_of(items, total, page, limit))
 
 
-@router.get("/samples", **describe(Page[SampleItem]))
+@router.get("/samples", **describe(Page[SampleItem], errors=(404,)))
 def list_samples(
     ctx: Ctx,
     eval_set_id: str | None = None,
@@ -101,13 +102,13 @@ def list_samples(
     return reply(page_of(items, total, page, limit))
 
 
-@router.get("/samples/{uuid}", **describe(SampleRef))
+@router.get("/samples/{uuid}", **describe(SampleRef, errors=(404,)))
 def sample(ctx: Ctx, uuid: str) -> Response:
     """Where an attempt is found."""
     return reply(samples.find(ctx.database, ctx.registry, ctx.feeds, uuid))
 
 
-@router.get("/samples/{uuid}/scores", **describe(list[ScoreItem]))
+@router.get("/samples/{uuid}/scores", **describe(list[ScoreItem], errors=(404,)))
 def scores(ctx: Ctx, uuid: str) -> Response:
     """An attempt's scores; none while it is in flight."""
     found = samples.find(ctx.database, ctx.registry, ctx.feeds, uuid)
@@ -118,7 +119,7 @@ def scores(ctx: Ctx, uuid: str) -> Response:
     return reply(samples.explained(ctx.registry.run(found.eval_set_id), found, rows))
 
 
-@router.get("/samples/{uuid}/transcript", response_class=Response)
+@router.get("/samples/{uuid}/transcript", **describe(content=TRANSCRIPT, errors=(404, 409)))
 def transcript(ctx: Ctx, uuid: str, raw: bool = False) -> Response:
     """An attempt as Markdown; with `raw` Inspect's own JSON."""
     found = samples.find(ctx.database, ctx.registry, ctx.feeds, uuid)

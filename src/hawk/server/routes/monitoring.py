@@ -14,10 +14,11 @@ from hawk.core.snapshot import StatusResponse
 from hawk.core.states import JobStatus
 from hawk.errors import NotFoundError
 from hawk.server.context import Context, Ctx
+from hawk.server.parameters import BAD_ID, JobId
 from hawk.server.services import report
 from hawk.server.services.logs import Logs
 from hawk.server.services.registry import now
-from hawk.server.wire import describe, reply
+from hawk.server.wire import NOT_MODIFIED, describe, reply
 from hawk.store import queries
 from hawk.store.rundir import JournalEntry, RunDir
 
@@ -25,6 +26,7 @@ router = APIRouter(prefix="/monitoring/jobs/{job_id}", tags=["monitoring"])
 
 Since = Annotated[datetime | None, Query(description="Only what is later.")]
 MOST_ENTRIES = 10_000
+EVENTS = {"text/event-stream": {"type": "string"}}
 
 
 class ImportSummary(msgspec.Struct):
@@ -61,9 +63,9 @@ class Journal(msgspec.Struct):
     entries: list[JournalEntry]
 
 
-@router.get("/eval-set-status", **describe(StatusResponse))
+@router.get("/eval-set-status", **describe(StatusResponse, errors=BAD_ID, also=NOT_MODIFIED))
 async def eval_set_status(
-    ctx: Ctx, job_id: str, if_none_match: Annotated[str | None, Header()] = None
+    ctx: Ctx, job_id: JobId, if_none_match: Annotated[str | None, Header()] = None
 ) -> Response:
     """The whole state of an eval set; 304 while it is still the one whose etag the request names."""
     served = await ctx.feeds.feed(job_id).get()
@@ -73,8 +75,10 @@ async def eval_set_status(
     return Response(served.body, headers=headers, media_type="application/json")
 
 
-@router.get("/eval-set-status/stream", response_class=StreamingResponse)
-async def stream(ctx: Ctx, job_id: str, accept_encoding: Annotated[str | None, Header()] = None) -> Response:
+@router.get("/eval-set-status/stream", **describe(content=EVENTS, errors=BAD_ID))
+async def stream(
+    ctx: Ctx, job_id: JobId, accept_encoding: Annotated[str | None, Header()] = None
+) -> Response:
     """The same as server-sent events: `status` whenever it changes; ends when the job has ended.
 
     In Zstandard, each event in a frame of its own, for who accepts that and nothing else (`Accept-Encoding:
@@ -89,8 +93,8 @@ async def stream(ctx: Ctx, job_id: str, accept_encoding: Annotated[str | None, H
     return StreamingResponse(feed.stream(packed=packed), headers=headers, media_type="text/event-stream")
 
 
-@router.get("/job-status", **describe(JobStatusReply))
-def job_status(ctx: Ctx, job_id: str) -> Response:
+@router.get("/job-status", **describe(JobStatusReply, errors=BAD_ID))
+def job_status(ctx: Ctx, job_id: JobId) -> Response:
     """The short status of any job."""
     snapshot = ctx.feeds.status(job_id).snapshot
     with ctx.database.read() as session:
@@ -99,8 +103,8 @@ def job_status(ctx: Ctx, job_id: str) -> Response:
     return reply(JobStatusReply(snapshot.status, snapshot.pending_interactions, details))
 
 
-@router.get("/status", **describe(report.MonitoringReport))
-def status(ctx: Ctx, job_id: str, since: Since = None) -> Response:
+@router.get("/status", **describe(report.MonitoringReport, errors=BAD_ID))
+def status(ctx: Ctx, job_id: JobId, since: Since = None) -> Response:
     """Everything known about a job: processes, metrics, logs, config."""
     served = ctx.feeds.status(job_id)
     snapshot = served.snapshot
@@ -124,10 +128,10 @@ def status(ctx: Ctx, job_id: str, since: Since = None) -> Response:
     return reply(report.MonitoringReport(data))
 
 
-@router.get("/logs", **describe(Logs))
+@router.get("/logs", **describe(Logs, errors=BAD_ID))
 def logs(
     ctx: Ctx,
-    job_id: str,
+    job_id: JobId,
     since: Since = None,
     from_start: bool = False,
     limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES)] = 100,
@@ -139,8 +143,8 @@ def logs(
     return reply(Logs(entries))
 
 
-@router.get("/plan", **describe(Plan))
-def plan(ctx: Ctx, job_id: str) -> Response:
+@router.get("/plan", **describe(Plan, errors=BAD_ID))
+def plan(ctx: Ctx, job_id: JobId) -> Response:
     """What the job will run; 404 until its tasks have been enumerated."""
     found = _existing(ctx, job_id).read_plan()
     if found is None:
@@ -148,8 +152,8 @@ def plan(ctx: Ctx, job_id: str) -> Response:
     return reply(found)
 
 
-@router.get("/journal", **describe(Journal))
-def journal(ctx: Ctx, job_id: str) -> Response:
+@router.get("/journal", **describe(Journal, errors=BAD_ID))
+def journal(ctx: Ctx, job_id: JobId) -> Response:
     """Every state change of job, workers and attempts, with its reason."""
     return reply(Journal(list(_existing(ctx, job_id).journal())))
 

@@ -11,16 +11,18 @@ import hashlib
 import hmac
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from hawk.config.ids import check_id
 from hawk.errors import AuthError, NotFoundError, UsageError
 from hawk.server.context import Context, Ctx
+from hawk.server.parameters import BAD_ID, LOG_NAME, JobIdQuery, LogName
+from hawk.server.wire import failures
 from hawk.store.rundir import RunDir
 
 DOWNLOAD = "/view/logs/download/"
@@ -53,16 +55,39 @@ class SignedFile(BaseModel):
     filename: str
 
 
+_BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+_TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+_DOWNLOADED: dict[str, Any] = {
+    "response_class": FileResponse,
+    "responses": {
+        200: {"description": "All of it.", **_BYTES},
+        206: {"description": "The range.", **_BYTES},
+        **failures(*BAD_ID, 401),
+        416: {"description": "There is no such range.", **_TEXT},
+    },
+    "openapi_extra": {
+        "security": [],
+        "parameters": [
+            {
+                "name": "range",
+                "in": "header",
+                "schema": {"type": "string", "pattern": "^bytes=[0-9]+-[0-9]*$"},
+            }
+        ],
+    },
+}
+
+
 class SignedFiles(BaseModel):
     urls: list[SignedFile]
 
 
 class LogNames(BaseModel):
-    logs: list[str]
+    logs: list[Annotated[str, Field(json_schema_extra=LOG_NAME)]]
 
 
-@router.get("/view/logs/logs")
-def list_logs(ctx: Ctx, log_dir: str) -> LogFiles:
+@router.get("/view/logs/logs", responses=failures(*BAD_ID))
+def list_logs(ctx: Ctx, log_dir: JobIdQuery) -> LogFiles:
     """The logs of an eval set, oldest first."""
     eval_set_id = check_id(log_dir)
     files = []
@@ -73,21 +98,22 @@ def list_logs(ctx: Ctx, log_dir: str) -> LogFiles:
     return LogFiles(log_dir=eval_set_id, files=files)
 
 
-@router.get("/view/logs/log-download-url/{name:path}")
-def sign_log(ctx: Ctx, request: Request, name: str) -> SignedFile:
+@router.get("/view/logs/log-download-url/{name:path}", responses=failures(*BAD_ID))
+def sign_log(ctx: Ctx, request: Request, name: LogName) -> SignedFile:
     """Where one log can be read from for the next quarter of an hour."""
     return _sign(ctx, request, name)
 
 
-@router.post("/view/logs/log-download-urls")
+@router.post("/view/logs/log-download-urls", responses=failures(*BAD_ID))
 def sign_logs(ctx: Ctx, request: Request, names: LogNames) -> SignedFiles:
     """The same for many logs."""
     return SignedFiles(urls=[_sign(ctx, request, name) for name in names.logs])
 
 
-@router.api_route(DOWNLOAD + "{name:path}", methods=["GET", "HEAD"], include_in_schema=False)
-def download_log(ctx: Ctx, name: str, expires: int, signature: Annotated[str, Query()]) -> FileResponse:
-    """A log's bytes, or the range of them that was asked for."""
+@router.head(DOWNLOAD + "{name:path}", include_in_schema=False)
+@router.get(DOWNLOAD + "{name:path}", **_DOWNLOADED)
+def download_log(ctx: Ctx, name: LogName, expires: int, signature: str) -> FileResponse:
+    """A log's bytes, or the range of them that was asked for. The signature stands in for the token."""
     if expires < time.time():
         raise AuthError("This download address has expired.", remedy="Ask for the log again.")
     if not hmac.compare_digest(signature.encode(), _signature(ctx, name, expires).encode()):
