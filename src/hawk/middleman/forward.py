@@ -18,12 +18,13 @@ from hawk.middleman.connection import Answer, AnswerError
 from hawk.middleman.exchange import Exchange, Phase
 from hawk.middleman.fields import Fields
 from hawk.middleman.house import House
-from hawk.middleman.listener import Reply, Request
 from hawk.middleman.meter import Meter
 from hawk.middleman.paths import Target
 from hawk.middleman.pool import address_of, failure, target_of
 from hawk.middleman.record import Recording
 from hawk.middleman.refusals import Refusal
+from hawk.middleman.reply import Reply
+from hawk.middleman.request import Request
 
 _SAID = 500
 """Bytes of a provider's error that are remembered."""

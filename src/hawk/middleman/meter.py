@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 
 from hawk.config.providers import Kind
-from hawk.core.traffic.usage import Scanner, Usage
+from hawk.core.traffic.scanner import Scanner
+from hawk.core.traffic.usage import Usage
 
 _EXPANSION = 1 << 20
 """Bytes that one chunk may become: more is a bomb, or nothing that has a usage worth finding."""

@@ -17,9 +17,9 @@ from hawk.errors import HawkError, NotFoundError, UsageError
 from hawk.middleman import fields, metrics, openapi, probe, status
 from hawk.middleman.house import House
 from hawk.middleman.keys import KeyStore
-from hawk.middleman.listener import Request, TooLargeError
 from hawk.middleman.paths import Target
 from hawk.middleman.refusals import Refusal
+from hawk.middleman.request import Request, TooLargeError
 from hawk.middleman.tokens import Principal
 
 

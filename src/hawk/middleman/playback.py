@@ -10,12 +10,12 @@ from hawk.errors import StorageError
 from hawk.middleman.cassette import Identity
 from hawk.middleman.exchange import Exchange, Phase
 from hawk.middleman.house import House
-from hawk.middleman.listener import Reply
 from hawk.middleman.meter import Meter
 from hawk.middleman.paths import Target
 from hawk.middleman.record import Recording
 from hawk.middleman.refusals import Refusal
 from hawk.middleman.replay import ReplayMissError
+from hawk.middleman.reply import Reply
 from hawk.middleman.tokens import Principal
 
 Body = bytes | AsyncIterator[bytes] | None

@@ -16,10 +16,11 @@ from hawk.middleman.body import Asked, model_in_path, read_body
 from hawk.middleman.catalog import Route
 from hawk.middleman.exchange import Exchange, Phase
 from hawk.middleman.house import House
-from hawk.middleman.listener import Reply, Request, TooLargeError
 from hawk.middleman.own import Page
 from hawk.middleman.paths import Target, parse
 from hawk.middleman.refusals import Refusal
+from hawk.middleman.reply import Reply
+from hawk.middleman.request import Request, TooLargeError
 from hawk.middleman.tokens import Principal
 from hawk.middleman.traces import child_of
 

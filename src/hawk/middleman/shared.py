@@ -226,9 +226,15 @@ class Sharing:
         try:
             await asyncio.wait({trip}, timeout=_ANSWER)
         finally:
-            if not trip.done():
+            late = not trip.done()
+            if late:
                 self._database.cut()
-        heard = await trip
+        try:
+            heard = await trip
+        except self._database.failures as ex:
+            if late:
+                raise TimeoutError(f"no answer within {_ANSWER:g} s") from ex
+            raise
         self._good_at = loop.time()
         self._arrived(told)
         self._apply(heard)

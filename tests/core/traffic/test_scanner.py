@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hawk.config.providers import Kind
-from hawk.core.traffic.usage import Scanner, Usage
+from hawk.core.traffic.scanner import Scanner
+from hawk.core.traffic.usage import Usage
 
 LURE = '"usage": {"prompt_tokens": 999999}, {"usage":{"input_tokens":888888}} \\" data: [DONE] \n\ndata: {"usage":{"x":1}}'
 CHAT = {
