@@ -247,6 +247,26 @@ def server(settings: Settings) -> Check:
     return Check("server", State.OK, f"{record.url} (process {record.pid})")
 
 
+def middleman(settings: Settings) -> Check:
+    """Where the way to models stands, and which keys it has."""
+    if not settings.middleman:
+        return Check("middleman", State.OK, "off (HAWK_MIDDLEMAN): workers reach models with their own keys")
+    from hawk.middleman import presence
+    from hawk.middleman.keys import KeyStore
+
+    found = presence.living(settings.home)
+    where = (
+        f"{found.url} (process {found.pid})"
+        if found is not None
+        else "not running; it starts with the server"
+    )
+    keys = KeyStore(settings.home, os.environ).list()
+    if not keys:
+        remedy = "hawk middleman keys set PROVIDER, unless your models need none."
+        return Check("middleman", State.WARN, f"{where}; it has no key of any provider", remedy)
+    return Check("middleman", State.OK, f"{where}; keys: {', '.join(sorted({key.provider for key in keys}))}")
+
+
 def _remote(settings: Settings, url: str) -> Check:
     try:
         with HawkClient(url, settings.access_token, timeout=TIMEOUT) as client:
@@ -275,4 +295,5 @@ CHECKS: dict[str, Callable[[Settings], Check]] = {
     "sandbox store": sandbox_store,
     "docker": docker,
     "server": server,
+    "middleman": middleman,
 }
