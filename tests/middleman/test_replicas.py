@@ -130,11 +130,16 @@ def load(
     """Requests one after the other by several clients, until the block ends; all that they got."""
     token, ended = replica.token(job), threading.Event()
     replies: list[Reply] = []
+    failed: list[Exception] = []
     url = replica.url
 
     def work() -> None:
         while not ended.is_set():
-            replies.append(ask(url, path, token, {"model": model}))
+            try:
+                replies.append(ask(url, path, token, {"model": model}))
+            except (OSError, EOFError) as ex:
+                failed.append(ex)
+                return
 
     threads = [threading.Thread(target=work) for _ in range(clients)]
     for thread in threads:
@@ -146,6 +151,7 @@ def load(
         for thread in threads:
             thread.join(30)
             assert not thread.is_alive()
+    assert failed == []
 
 
 def limits(model: str, *replicas: Middleman) -> list[int]:

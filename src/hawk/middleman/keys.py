@@ -173,7 +173,7 @@ class KeyStore:
             UsageError: No such provider or account can be, or the value can't be a key.
             StorageError: The file can't be written.
         """
-        provider, account = _check(provider, account)
+        provider, account = names(provider, account)
         value = plain_key(value.strip(), f"The key of {provider}")
         entry = _Stored(datetime.now(UTC).isoformat(timespec="seconds"), tail=_tail(value))
         ring = self._keyring(asked=True)
@@ -192,7 +192,7 @@ class KeyStore:
             NotFoundError: None is stored; those of the environment are not ours to remove.
             StorageError: The file can't be written.
         """
-        provider, account = _check(provider, account)
+        provider, account = names(provider, account)
         with self._changing() as stored:
             entry = stored.get(provider, {}).pop(account, None)
             if entry is None:
@@ -343,7 +343,12 @@ def plain_key(text: str, what: str) -> str:
     return text
 
 
-def _check(provider: str, account: str) -> tuple[str, str]:
+def names(provider: str, account: str) -> tuple[str, str]:
+    """Provider and account as keys are stored under.
+
+    Raises:
+        UsageError: One of them can't be a name.
+    """
     known = provider_called(provider)
     if known is None:
         raise UsageError(

@@ -36,7 +36,7 @@ _SCHEMES = {
 }
 _ASKER: Schema = {
     "type": "object",
-    "properties": {"api_key": TEXT, "only_available_models": {"type": "boolean"}},
+    "properties": {"api_key": maybe(TEXT), "only_available_models": {"type": "boolean"}},
 }
 _PROVIDER: Schema = {"type": "string", "pattern": "^[a-z0-9][a-z0-9.-]{0,62}$"}
 _ACCOUNT: Schema = {"type": "string", "pattern": f"^{ACCOUNT.pattern}$"}

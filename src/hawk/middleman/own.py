@@ -10,13 +10,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
 from hawk.errors import HawkError, NotFoundError, UsageError
 from hawk.middleman import fields, metrics, openapi, probe, status
 from hawk.middleman.house import House
-from hawk.middleman.keys import KeyStore
+from hawk.middleman.keys import KeyStore, names
 from hawk.middleman.paths import Target
 from hawk.middleman.refusals import Refusal
 from hawk.middleman.request import Request, TooLargeError
@@ -136,10 +137,12 @@ class OwnPaths:
     async def _asker(self, request: Request, target: Target) -> Principal:
         """Who asks, by header or, as the public client does it, by `api_key` in the body."""
         token = fields.credential(request.headers) or target.key
-        if token is None and request.has_body:
+        if request.method == "POST" and request.has_body:
             body = await _json(request)
-            given = body.get("api_key")
-            token = given if isinstance(given, str) else None
+            given, flag = body.get("api_key"), body.get("only_available_models", False)
+            if not isinstance(given, str | None) or not isinstance(flag, bool):
+                raise Refusal("hawk_bad_request", 'Send {"api_key": "a token"}.')
+            token = token or given
         return self._house.verifier.who(token, time.time())
 
     def _models(self, principal: Principal | None) -> list[dict[str, Any]]:
@@ -168,7 +171,7 @@ class OwnPaths:
     # --- administration -----------------------------------------------------------------------------------
 
     async def _admin(self, request: Request, target: Target) -> Page:
-        where = target.rest.split("/")[1:]
+        where = [unquote(segment) for segment in target.rest.split("/")[1:]]
         match where:
             case ["status" | "models" | "prices"] | ["keys"]:
                 _only(request, "GET", "HEAD")
@@ -216,19 +219,19 @@ class OwnPaths:
         try:
             if not where:
                 return reply(await asyncio.to_thread(self._keys.list))
-            account = where[1] if len(where) > 1 else "default"
+            provider, account = names(where[0], where[1] if len(where) > 1 else "default")
             if request.method == "PUT":
                 value = (await _json(request)).get("value")
                 if not isinstance(value, str):
                     raise Refusal("hawk_bad_request", 'Send {"value": "the key"}.')
-                info: Any = await asyncio.to_thread(self._keys.set, where[0], value, account)
+                info: Any = await asyncio.to_thread(self._keys.set, provider, value, account)
             elif request.method == "DELETE":
-                await asyncio.to_thread(self._keys.remove, where[0], account)
-                info = {"removed": f"{where[0]}/{account}"}
+                await asyncio.to_thread(self._keys.remove, provider, account)
+                info = {"removed": f"{provider}/{account}"}
             else:
                 found = await asyncio.to_thread(self._keys.list)
                 return reply(
-                    [k for k in found if k.provider == where[0] and (len(where) == 1 or k.account == account)]
+                    [k for k in found if k.provider == provider and (len(where) == 1 or k.account == account)]
                 )
             self._house.reload()
         except HawkError as ex:
