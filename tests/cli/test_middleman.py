@@ -296,3 +296,25 @@ def test_probe_asks_directly_when_the_middleman_is_down(
     assert "The middleman is down" in done.stderr
     assert "unknown field 'provider'" in done.stdout
     assert run("probe", "mockllm/model", env=env).returncode == 2
+
+
+def test_every_reason_for_waiting_has_words() -> None:
+    from hawk.cli.middleman_text import WHY
+    from hawk.core.traffic.tickets import Reason
+
+    assert set(WHY) == {reason.value for reason in Reason}
+
+
+def test_replicas_are_said_and_what_is_wrong_between_them() -> None:
+    from hawk.cli.middleman_text import report
+
+    document = {
+        "version": "1",
+        "url": "u",
+        "pid": 1,
+        "lanes": [],
+        "shared": {"replicas": 3, "problem": "no answer"},
+    }
+    shown = report(document, columns=200)
+    assert "One of 3 that share their limits." in shown
+    assert "! no answer" in shown

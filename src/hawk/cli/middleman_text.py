@@ -25,6 +25,9 @@ WHY = {
     "tokens_per_minute": "tokens a minute are used up",
     "retry_after": "the provider asked to wait",
     "fair_share": "other jobs are first",
+    "back_off": "the provider refused, and is left alone for a moment",
+    "learnt_rate": "faster than this the provider refuses",
+    "next": "it is the next",
 }
 """Why a request waits, in words; reasons that are not here are shown as they are."""
 
@@ -92,8 +95,12 @@ def _head(document: Mapping[str, Any]) -> str:
         if document.get("draining")
         else ""
     )
+    shared = document.get("shared") or {}
+    replicas = f"  One of {shared['replicas']} that share their limits." if shared else ""
+    problem = f"  ! {shared['problem']}" if shared.get("problem") else ""
+    who = f"(process {document.get('pid')}{age})"
     return clean(
-        f"Middleman {document.get('version')} at {document.get('url')} (process {document.get('pid')}{age}).{ends}"
+        f"Middleman {document.get('version')} at {document.get('url')} {who}.{ends}{replicas}{problem}"
     )
 
 
