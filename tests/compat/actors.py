@@ -77,10 +77,13 @@ class Server:
 
 
 @contextmanager
-def serve(home: Path) -> Iterator[Server]:
-    """Run the real server on a home of its own until the block ends."""
+def serve(home: Path, **variables: str) -> Iterator[Server]:
+    """Run the real server on a home of its own until the block ends; `variables` are added to its environment."""
     # The tests' environment may name another server or token; only the home is meant to count here.
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("HAWK_")} | {"HAWK_HOME": str(home)}
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("HAWK_")} | {
+        "HAWK_HOME": str(home),
+        **variables,
+    }
     log = home / "server.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(

@@ -1,7 +1,7 @@
-"""Where the public `hawk` client lives: an environment of its own, found or built once.
+"""Where the public `hawk` client and schemathesis live: environments of their own, found or built once.
 
-`HAWK_COMPAT_CLIENT` names a ready one (its directory or its `hawk` command). Otherwise it is built under
-`~/.cache/hawk-compat` with uv, because pip's resolver takes ten minutes over the client's requirements.
+`HAWK_COMPAT_CLIENT` and `HAWK_COMPAT_SCHEMATHESIS` name ready ones (directory or command). Otherwise they are built
+under `~/.cache/hawk-compat` with uv, because pip's resolver takes ten minutes over the client's requirements.
 """
 
 import fcntl
@@ -10,43 +10,69 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 VERSION = "3.7.2"
+SCHEMATHESIS = "4.32.5"
 _BUILD_SECONDS = 600
 
 
 def client_directory() -> Path:
     """The environment that holds the client; skips the test where there can't be one."""
-    named = os.environ.get("HAWK_COMPAT_CLIENT")
-    if named:
-        path = Path(named)
-        directory = path.parent.parent if path.is_file() else path
-        if not (directory / "bin" / "hawk").exists():
-            pytest.fail(f"HAWK_COMPAT_CLIENT={named} holds no bin/hawk")
-        return directory
+    return _named("HAWK_COMPAT_CLIENT", "hawk") or _built(VERSION, _build_client)
+
+
+def schemathesis_directory() -> Path:
+    """The environment that holds schemathesis; skips the test where it can't be made."""
+    name = f"schemathesis-{SCHEMATHESIS}"
+    return _named("HAWK_COMPAT_SCHEMATHESIS", "schemathesis") or _built(name, _build_schemathesis)
+
+
+def _named(variable: str, command: str) -> Path | None:
+    named = os.environ.get(variable)
+    if not named:
+        return None
+    path = Path(named)
+    directory = path.parent.parent if path.is_file() else path
+    if not (directory / "bin" / command).exists():
+        pytest.fail(f"{variable}={named} holds no bin/{command}")
+    return directory
+
+
+def _built(name: str, build: Callable[[Path, Path], None]) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hawk-compat"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test workers build it once
-        directory = cache / VERSION
+        directory = cache / name
         if not (directory / "complete").exists():
-            _build(cache, directory)
+            shutil.rmtree(directory, ignore_errors=True)
+            build(cache, directory)
+            (directory / "complete").touch()
         return directory
 
 
-def _build(cache: Path, directory: Path) -> None:
+def _build_client(cache: Path, directory: Path) -> None:
     python = next(_pythons(), None)
     if python is None:
         pytest.skip(f"NOT TESTED: the public hawk {VERSION} needs Python 3.13, which is not on this machine")
+    _install(cache, directory, python, f"hawk[cli]=={VERSION}")
+
+
+def _build_schemathesis(cache: Path, directory: Path) -> None:
+    try:
+        _install(cache, directory, sys.executable, f"schemathesis=={SCHEMATHESIS}")
+    except pytest.fail.Exception as ex:
+        pytest.skip(f"NOT TESTED: schemathesis {SCHEMATHESIS} can't be installed: {ex.msg}")
+
+
+def _install(cache: Path, directory: Path, python: str, package: str) -> None:
     uv = _uv(cache)
-    shutil.rmtree(directory, ignore_errors=True)
     _run(uv, "venv", "--python", python, directory)
-    _run(uv, "pip", "install", "--python", directory / "bin" / "python", f"hawk[cli]=={VERSION}")
-    (directory / "complete").touch()
+    _run(uv, "pip", "install", "--python", directory / "bin" / "python", package)
 
 
 def _pythons() -> Iterator[str]:

@@ -12,6 +12,7 @@ from inspect_ai.dataset import Sample
 from inspect_ai.scorer import includes, model_graded_qa
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import SandboxEnvironmentSpec, sandbox
+from openai.types.chat import ChatCompletionMessageParam
 
 AGENT = """
 import json, time, urllib.error, urllib.request
@@ -74,7 +75,7 @@ def ask(calls: int) -> Solver:
 def ask_openai() -> Solver:
     """What agents do that bring their own client: without any setting, and in a thread."""
     token = "a job's token" if "HAWK_JOB_TOKEN" in os.environ else "no token"
-    message = {"role": "user", "content": f"asked with {token}"}
+    message: ChatCompletionMessageParam = {"role": "user", "content": f"asked with {token}"}
 
     def in_thread() -> None:
         openai.OpenAI().chat.completions.create(model="in-thread", messages=[message])
@@ -90,10 +91,12 @@ def ask_openai() -> Solver:
 @solver
 def read_stream() -> Solver:
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        messages = [{"role": "user", "content": "on and on"}]
+        message: ChatCompletionMessageParam = {"role": "user", "content": "on and on"}
         client = openai.AsyncOpenAI(max_retries=0)
-        model = os.environ["STREAMED_MODEL"]
-        async for _ in await client.chat.completions.create(model=model, messages=messages, stream=True):
+        stream = await client.chat.completions.create(
+            model=os.environ["STREAMED_MODEL"], messages=[message], stream=True
+        )
+        async for _ in stream:
             pass
         return state
 

@@ -81,6 +81,17 @@ class Jobs:
             check=False,
         )
 
+    def finish(self, job: str) -> Snapshot:
+        """The last snapshot of a job that was submitted once, or waited for; no server is needed."""
+        run = self.system.run_dir(job)
+
+        def ended() -> Snapshot | None:
+            snapshot = run.read_snapshot()
+            over = snapshot is not None and snapshot.status.terminal and run.supervisor_pid() is None
+            return snapshot if over else None
+
+        return until(f"{job} has ended", ended, timeout=120, period=0.2)
+
     def spans(self, job: str) -> list[dict[str, Any]]:
         """What the middleman noted of a job's requests."""
         path = self.system.run_dir(job).path / "spans" / "middleman.jsonl"
@@ -160,7 +171,7 @@ def test_every_request_bears_the_key_and_is_told_apart_and_nothing_leaks(
     assert submitted.returncode == 0, submitted.stderr
     until("a request is there", lambda: provider.received)
     assert [pid for pid, words in processes() if secrets_in(words)] == []
-    end = jobs.system.finish("all")
+    end = jobs.finish("all")
     attempts = samples(end)
     assert end.status == "complete"
     assert {key: s.latest_score for key, s in attempts.items()} == dict.fromkeys(attempts, "C")
@@ -201,25 +212,53 @@ def _late(answer: Answer, seconds: float) -> Answer:
     return answer
 
 
-def test_a_budget_stops_the_job_and_a_larger_one_finishes_it(jobs: Jobs, provider: Provider) -> None:
-    provider.default = _says_yes
+def test_a_budget_stops_the_job_a_larger_one_finishes_it_and_it_can_be_replayed(jobs: Jobs) -> None:
+    words = itertools.cycle(["yes", "no"])
+
+    def fickle(request: Received) -> Answer:
+        return chat(request.json(), (next(words), *"........"))
+
     task = {"name": "plain", "args": {"samples": 8}}
-    small = {"budget": {"tokens": 3 * TOKENS}}
-    stopped = jobs.submit("spent", provider.url, task, "--wait", middleman=small, max_samples=1)
-    assert stopped.returncode == 1
-    assert re.search(r"budget .*used up.* 63 .*tokens", stopped.stdout + stopped.stderr, re.IGNORECASE)
-    before = jobs.system.finish("spent")
-    done = {sample.id for sample in samples(before).values() if sample.phase == "completed"}
-    assert len(done) == 3 == len(provider.received)
-    large = {"budget": {"tokens": 100 * TOKENS}}
-    again = jobs.submit("spent", provider.url, task, "--wait", middleman=large)
-    assert again.returncode == 0, again.stdout + again.stderr
-    end = jobs.system.finish("spent")
-    assert [sample.latest_score for sample in samples(end).values()] == ["C"] * 8
-    questions = [request.json()["messages"][-1]["content"] for request in provider.received]
-    assert sorted(questions) == [f"plain question {i}" for i in range(8)], "something was asked twice"
-    assert end.models is not None
-    assert end.models.tokens == 8 * TOKENS, "what the first run spent counts"
+    tape, small, large = {"record": "tape.jsonl"}, {"tokens": 3 * TOKENS}, {"tokens": 100 * TOKENS}
+    with Provider(default=fickle) as provider:
+        settings = {"budget": small, **tape}
+        stopped = jobs.submit("spent", provider.url, task, "--wait", middleman=settings, max_samples=1)
+        assert stopped.returncode == 1
+        said = stopped.stdout + stopped.stderr
+        assert re.search(r"budget .*used up.* 63 .*tokens", said, re.IGNORECASE), said
+        before = jobs.finish("spent")
+        done = [sample for sample in samples(before).values() if sample.phase == "completed"]
+        assert len(done) == 3 == len(provider.received)
+
+        again = jobs.submit("spent", provider.url, task, "--wait", middleman={"budget": large, **tape})
+        assert again.returncode == 0, again.stdout + again.stderr
+        whole = jobs.finish("spent")
+        questions = [request.json()["messages"][-1]["content"] for request in provider.received]
+        assert sorted(questions) == [f"plain question {i}" for i in range(8)], "something was asked twice"
+        assert whole.models is not None
+        assert whole.models.tokens == 8 * TOKENS, "what the first run spent counts"
+
+    scores = _scores(whole.tasks[0])
+    assert set(scores.values()) == {"C", "I"}
+    changed = {"name": "plain", "args": {"samples": 1, "prompt": "another question"}}
+    replay: dict[str, Any] = {"middleman": {"replay": "tape.jsonl"}, "retry_on_error": 0}
+    assert jobs.submit("replayed", provider.url, [task, changed], **replay).returncode == 0
+    end = jobs.finish("replayed")
+    [replayed] = [task for task in end.tasks if len(task.samples) == 8]
+    [missed] = [task.samples[0] for task in end.tasks if task is not replayed]
+    assert _scores(replayed) == scores
+    assert all(span["replayed"] for span in jobs.spans("replayed"))
+    where = "local/v1/chat/completions (task plain, sample s0, epoch 1)"
+    assert missed.error is not None
+    assert f"no answer to {where}" in missed.error
+    assert f"{where}, recorded" in missed.error, "the nearest entry is not named"
+    assert "hawk_replay_miss" in missed.error
+    log = jobs.logs("replayed")
+    assert re.search(r'-\s+\\"content\\": \\"plain question 0', log), "the difference is not shown"
+
+
+def _scores(task: Task) -> dict[tuple[str, int], str | None]:
+    return {(sample.id, sample.epoch): sample.latest_score for sample in task.samples}
 
 
 def _says_yes(request: Received) -> Answer:
@@ -227,20 +266,23 @@ def _says_yes(request: Received) -> Answer:
 
 
 def test_stop_and_delete_end_the_streams_of_their_job_alone(jobs: Jobs, provider: Provider) -> None:
+    provider.default = _on_and_on
     for job in ("stopped", "deleted"):
-        provider.on(_on_and_on, model=job, always=True)
         assert jobs.submit(job, provider.url, {"name": "streaming"}).returncode == 0
     streams = until("both streams are open", lambda: _streams(provider, "stopped", "deleted"))
     for job in ("stopped", "deleted"):
         command = ["stop", job, "--error"] if job == "stopped" else ["delete", job, "--yes"]
         assert streams["deleted"].gone_at is None
         jobs.system.hawk(*command)
-        stream = streams[job]
-        until("the provider is left", lambda stream=stream: stream.gone_at is not None, timeout=20)
+        _gone(streams[job])
         if job == "stopped":
-            assert jobs.system.finish("stopped").progress.completed == 0
+            assert jobs.finish("stopped").progress.completed == 0
     until("it is deleted", lambda: not jobs.system.run_dir("deleted").path.exists(), timeout=20)
     assert len(provider.received) == 2, "what was ended is not asked again"
+
+
+def _gone(stream: Received) -> None:
+    until("the provider is left", lambda: stream.gone_at is not None, timeout=20)
 
 
 def _on_and_on(request: Received) -> Answer:
@@ -269,45 +311,7 @@ def test_without_it_workers_have_the_keys_and_ask_themselves(jobs: Jobs, provide
     assert keys == {"x": local, "judge": local, "raw": own, "in-thread": own}
     assert asked["raw"].json()["messages"][-1]["content"] == "asked with no token"
     assert [name for request in asked.values() for name, _ in request.headers if "hawk" in name] == []
-    assert (jobs.spans("direct"), jobs.system.finish("direct").models) == ([], None)
-
-
-def test_a_recording_gives_the_same_scores_without_the_provider(jobs: Jobs) -> None:
-    words = itertools.cycle(["yes", "no", "no", "yes", "no"])
-
-    def fickle(request: Received) -> Answer:
-        return chat(request.json(), (next(words), " it", " is"))
-
-    task = {"name": "plain", "args": {"samples": 3, "calls": 2}}
-    often: dict[str, Any] = {"runs": 2, "attempts": "parallel", "retry_on_error": 0}
-    with Provider(default=fickle) as provider:
-        tape: Any = {"record": "tape.jsonl"}
-        done = jobs.submit("recorded", provider.url, task, "--wait", middleman=tape, **often)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert len(provider.received) == 12
-    changed = {"name": "plain", "args": {"samples": 3, "calls": 2, "prompt": "another question"}}
-    tape = {"replay": "tape.jsonl"}
-    assert jobs.submit("replayed", provider.url, [task, changed], middleman=tape, **often).returncode == 0
-    before, after = jobs.system.finish("recorded"), jobs.system.finish("replayed")
-    [replayed] = [task for task in after.tasks if not any(sample.error for sample in task.samples)]
-    [missed] = [task for task in after.tasks if task is not replayed]
-    scores = _scores(before.tasks[0])
-    assert set(scores.values()) == {"C", "I"}
-    assert _scores(replayed) == scores
-    assert all(span["replayed"] for span in jobs.spans("replayed"))
-    for sample in missed.samples:
-        where = f"local/v1/chat/completions (task plain, sample {sample.id}, epoch {sample.epoch})"
-        assert sample.error is not None
-        assert f"no answer to {where}" in sample.error
-        assert f"{where}, recorded" in sample.error, "the nearest entry is not named"
-        assert "hawk_replay_miss" in sample.error
-    assert '-      \\"content\\": \\"plain question 0\\"' in jobs.logs("replayed"), (
-        "the difference is not shown"
-    )
-
-
-def _scores(task: Task) -> dict[tuple[str, int], str | None]:
-    return {(sample.id, sample.epoch): sample.latest_score for sample in task.samples}
+    assert (jobs.spans("direct"), jobs.finish("direct").models) == ([], None)
 
 
 def test_it_may_be_killed_again_and_again_also_when_no_server_is_there(
@@ -321,15 +325,9 @@ def test_it_may_be_killed_again_and_again_also_when_no_server_is_there(
     second = jobs.middleman()
     _killed_in_flight(jobs, provider, jobs.system.kill_server)
     third = jobs.middleman()
-    run = jobs.system.run_dir("survivor")
-
-    def ended() -> bool:
-        snapshot = run.read_snapshot()
-        return snapshot is not None and snapshot.status.terminal and run.supervisor_pid() is None
-
-    until("the job ends without a server", ended, timeout=90)
+    end = jobs.finish("survivor")
     jobs.system.start()
-    end = jobs.system.finish("survivor")
+    assert jobs.system.status("survivor").status == "complete"
     assert end.status == "complete"
     assert [sample.latest_score for sample in samples(end).values()] == ["C"] * 4
     assert len({m["pid"] for m in (first, second, third)}) == 3

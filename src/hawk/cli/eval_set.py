@@ -159,7 +159,7 @@ def run(
             _plan_only(app, submission.body())
         click.echo("Nothing was submitted.")
         return
-    _submit(app, {**submission.body(), "restart": no_resume}, wait=wait)
+    submit(app, {**submission.body(), "restart": no_resume}, wait=wait)
 
 
 @eval_set.command("resume", short_help="Run again what is missing of an eval set.")
@@ -184,10 +184,11 @@ def resume(
         "resume": True,
         "secrets": gather_secrets([], names=secrets, files=secrets_files, environ=os.environ),
     }
-    _submit(app, body, wait=wait)
+    submit(app, body, wait=wait)
 
 
-def _submit(app: App, body: dict[str, Any], *, wait: bool) -> None:
+def submit(app: App, body: dict[str, Any], *, wait: bool) -> None:
+    """Submit what is described, say its plan, and follow it to its end if so wished. Ends the command then."""
     client = app.client
     try:
         submitted = client.submit(body)

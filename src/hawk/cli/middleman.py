@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -53,6 +54,59 @@ def status(app: App, as_json: bool, follow: bool) -> None:
         if not follow:
             return
         time.sleep(REFRESH)
+
+
+_config = click.argument("config", type=click.Path(path_type=Path))
+_wait = click.option(
+    "--wait/--detach", "wait", default=True, help="Follow the job to its end (default), or not."
+)
+_name = click.option("--name", help="Id of the eval set; what is not valid as an id begins one.")
+
+
+@middleman.command(short_help="Run an eval set and keep every answer of its models.")
+@_config
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The cassette; what it holds stays.  [default: cassette.jsonl in the run directory]",
+)
+@_name
+@_wait
+@pass_app
+def record(app: App, config: Path, output: Path | None, name: str | None, wait: bool) -> None:
+    """Run the eval set of CONFIG with its models, and record their answers: `middleman: {record: …}`, for once."""
+    _run_with(app, config, name, wait, {"record": True if output is None else str(output.absolute())})
+
+
+@middleman.command(short_help="Run an eval set with answers that were recorded.")
+@_config
+@click.argument("cassette", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--speed", type=click.FloatRange(min=0), default=0.0, help="1: pauses as recorded; 0, the default: none."
+)
+@_name
+@_wait
+@pass_app
+def replay(app: App, config: Path, cassette: Path, speed: float, name: str | None, wait: bool) -> None:
+    """Run the eval set of CONFIG without any provider: every answer comes from CASSETTE, or is a miss that says so."""
+    _run_with(app, config, name, wait, {"replay": str(cassette.absolute()), "replay_speed": speed})
+
+
+def _run_with(app: App, config: Path, name: str | None, wait: bool, options: dict[str, Any]) -> None:
+    from hawk.cli.eval_set import submit
+    from hawk.cli.submission import prepare
+
+    submission = prepare(config, name=name, runs=None, secrets=(), secrets_files=())
+    if submission.config is None:
+        raise UsageError("A script can't be recorded or replayed.", remedy="Write its eval set as a config.")
+    said = {k: v for k, v in (submission.config.get("middleman") or {}).items() if k in ("budget", "models")}
+    for warning in submission.warnings:
+        note(f"Warning: {warning}")
+    body = submission.body()
+    submit(
+        app, {**body, "eval_set_config": {**submission.config, "middleman": {**said, **options}}}, wait=wait
+    )
 
 
 @middleman.command(short_help="Run it in the foreground.")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hawk.cli.context import App, complete_job, pass_app
-from hawk.cli.eval_set import _submit, _with_secrets
+from hawk.cli.eval_set import _with_secrets, submit
 
 
 @click.command(short_help="Score the attempts of an eval set again, without an agent.")
@@ -41,7 +41,7 @@ def rescore(
     was mended or changed is used. It is a new job: 'hawk compare ID NEW_ID' shows what changed, and 'hawk eval-set resume
     NEW_ID' goes on with one that was interrupted. docs/rescoring.md says what scorers see.
     """
-    _submit(app, _body(eval_set_id, name, config, secrets, secrets_files), wait=wait)
+    submit(app, _body(eval_set_id, name, config, secrets, secrets_files), wait=wait)
 
 
 def _body(

@@ -204,7 +204,9 @@ def _check_names(source: Source, found: Found) -> None:
     first: set[str] = set()
     for entry in found.data or []:
         name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str):
+            continue  # a problem of another kind
         if name in first:
             message = f"two experiments are called {name!r}"
             found.problems.append(source.problem(("experiments",), message))
-        first.add(str(name))
+        first.add(name)

@@ -157,7 +157,7 @@ class OwnPaths:
             body = await _json(request)
             if not all(isinstance(v, str) for v in body.values()):
                 raise Refusal("hawk_bad_request", "Keys are text, by the name of their environment variable.")
-            self._house.set_keys(principal, {str(k): str(v) for k, v in body.items()})
+            self._house.set_keys(principal, {str(k): str(v).strip() for k, v in body.items()})
             providers = [provider.name for provider in self._house.catalog.providers()]
             return reply({"keys": len(body), "providers": providers})
         _bare(target)

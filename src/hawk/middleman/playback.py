@@ -67,8 +67,11 @@ async def replay(
             _identity(exchange), target.provider, _path(target), body or b"", run=exchange.sample_uuid
         )
     except ReplayMissError as ex:
+        nearest = f" Nearest: {ex.nearest}." if ex.nearest else ""
         detail = {"nearest": ex.nearest, "difference": ex.difference}
-        raise Refusal("hawk_replay_miss", f"{ex.message} {ex.remedy}", no_retry=True, detail=detail) from ex
+        # The SDKs show the message alone.
+        message = f"hawk_replay_miss: {ex.message}{nearest} {ex.remedy}"
+        raise Refusal("hawk_replay_miss", message, no_retry=True, detail=detail) from ex
     except StorageError as ex:
         raise Refusal("hawk_replay_miss", f"{ex.message} {ex.remedy}", no_retry=True) from ex
     exchange.admitted = exchange.sent = house.loop.time()

@@ -135,15 +135,21 @@ class SpanWriter:
             await asyncio.sleep(PERIOD)
             if self._count:
                 try:
-                    await asyncio.to_thread(self.flush)
+                    await asyncio.to_thread(self._write_all, *self._taken())
                 except Exception:  # one line that can't be written must not end all that come after it
                     _log.exception("writing spans")
 
     def flush(self) -> None:
-        """Write what there is."""
-        spans, self._spans = self._spans, {}
-        spend, self._spend = self._spend, {}
-        self._count = 0
+        """Write what there is, in this thread: for the end."""
+        self._write_all(*self._taken())
+
+    def _taken(self) -> tuple[dict[str, list[Exchange]], dict[str, Spend]]:
+        """What is to be written, out of the way of what comes meanwhile."""
+        taken = self._spans, self._spend
+        self._spans, self._spend, self._count = {}, {}, 0
+        return taken
+
+    def _write_all(self, spans: dict[str, list[Exchange]], spend: dict[str, Spend]) -> None:
         for job, exchanges in spans.items():
             self._write(job, exchanges, spend.get(job))
 

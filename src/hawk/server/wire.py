@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -51,6 +52,8 @@ async def body(request: Request, type_: type[T]) -> T:
         return msgspec.json.decode(data or b"{}", type=type_)
     except (msgspec.DecodeError, UnicodeDecodeError) as ex:
         raise InvalidRequestError(f"The request's body is not valid: {ex}.") from ex
+    except RecursionError as ex:
+        raise InvalidRequestError("The request's body is nested too deep.") from ex
 
 
 Described = dict[str, Any]
@@ -89,21 +92,21 @@ def describe(
         also: Other answers, by status.
     """
     if content is None:
-        content = {"application/json": _Schema(answer)}
+        content = {"application/json": schema(answer)}
     described: dict[str, Any] = {
         "status_code": status,
         "response_class": Response,
         "responses": {status: _described("OK", content), **(also or {}), **failures(*errors)},
     }
     if takes is not None:
-        body = {"required": not optional, **_described(None, {"application/json": _Schema(takes)})}
+        body = {"required": not optional, **_described(None, {"application/json": schema(takes)})}
         described["openapi_extra"] = {"requestBody": body}
     return described
 
 
 def answered(type_: Any, text: str) -> Described:
     """Another answer of a route, in JSON, for `also`."""
-    return _described(text, {"application/json": _Schema(type_)})
+    return _described(text, {"application/json": schema(type_)})
 
 
 def failures(*statuses: int) -> dict[int | str, Described]:
@@ -124,6 +127,11 @@ class _Schema(dict[str, Any]):
         _types.append(type_)
 
 
+def schema(type_: Any) -> Described:
+    """A type's schema, for use in a description."""
+    return _Schema(type_)
+
+
 _types: list[Any] = []
 _PROBLEM = _Schema(Problem)
 
@@ -142,6 +150,7 @@ def install_openapi(app: FastAPI) -> None:
             template = "#/components/schemas/{name}"
             schemas, named = msgspec.json.schema_components(_types, ref_template=template)
             components.setdefault("schemas", {}).update(named)
+            _describe_eval_sets(components["schemas"])
             for unused in ("HTTPValidationError", "ValidationError"):
                 components["schemas"].pop(unused, None)
             app.openapi_schema = _resolve(document, list(schemas))
@@ -150,10 +159,22 @@ def install_openapi(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
+def _describe_eval_sets(schemas: dict[str, Any]) -> None:
+    """Put what an eval set may hold where a submit only says that it is an object."""
+    from hawk.config.schema import json_schema
+
+    text = json.dumps({"EvalSet": json_schema()}).replace('"#/$defs/', '"#/components/schemas/')
+    eval_set = json.loads(text)["EvalSet"]
+    schemas.update(eval_set.pop("$defs"), EvalSet=eval_set)
+    config = schemas["SubmitRequest"]["properties"]["eval_set_config"]
+    config["anyOf"] = [{"$ref": "#/components/schemas/EvalSet"}, {"type": "null"}]
+
+
 def _complete(operation: dict[str, Any], *, open_: bool) -> None:
     """Add what every route may answer."""
     answers = operation["responses"]
-    answers.pop("422", None)  # FastAPI's own description of it
+    if "HTTPValidationError" in str(answers.get("422")):  # FastAPI's own description
+        del answers["422"]
     if open_:
         operation["security"] = []
     general = [403, 405]

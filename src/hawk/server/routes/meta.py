@@ -12,6 +12,7 @@ from hawk.bridge.evallog import LogUnreadable, read_sample
 from hawk.bridge.transcript import render
 from hawk.errors import ConflictError, NotFoundError
 from hawk.server.context import Context, Ctx
+from hawk.server.parameters import Search, Uuid, Word, Words
 from hawk.server.services import samples
 from hawk.server.wire import describe, reply
 from hawk.store import queries
@@ -31,7 +32,6 @@ router = APIRouter(prefix="/meta", tags=["meta"])
 T = TypeVar("T")
 Number = Annotated[int, Query(ge=1, le=1_000_000)]
 Limit = Annotated[int, Query(ge=1, le=500)]
-Search = Annotated[str | None, Query(max_length=500)]
 TRANSCRIPT = {"text/markdown": {"type": "string"}, "application/json": {"type": "object"}}
 
 
@@ -47,8 +47,8 @@ def jobs(
     page: Number = 1,
     limit: Limit = 50,
     search: Search = None,
-    created_by: str | None = None,
-    status: str | None = None,
+    created_by: Word = None,
+    status: Word = None,
 ) -> Response:
     """Jobs, newest first."""
     with ctx.database.read() as session:
@@ -78,7 +78,7 @@ def eval_sets(ctx: Ctx, page: Number = 1, limit: Limit = 50, search: Search = No
 
 
 @router.get("/evals", **describe(Page[EvalItem], errors=(404,)))
-def evals(ctx: Ctx, eval_set_id: str | None = None, page: Number = 1, limit: Limit = 100) -> Response:
+def evals(ctx: Ctx, eval_set_id: Word = None, page: Number = 1, limit: Limit = 100) -> Response:
     """Evals: one a (task, agent, model)."""
     _require(ctx, eval_set_id)
     with ctx.database.read() as session:
@@ -89,9 +89,9 @@ def evals(ctx: Ctx, eval_set_id: str | None = None, page: Number = 1, limit: Lim
 @router.get("/samples", **describe(Page[SampleItem], errors=(404,)))
 def list_samples(
     ctx: Ctx,
-    eval_set_id: str | None = None,
+    eval_set_id: Word = None,
     search: Search = None,
-    status: Annotated[list[str] | None, Query()] = None,
+    status: Words = None,
     page: Number = 1,
     limit: Limit = 50,
 ) -> Response:
@@ -102,14 +102,14 @@ def list_samples(
     return reply(page_of(items, total, page, limit))
 
 
-@router.get("/samples/{uuid}", **describe(SampleRef, errors=(404,)))
-def sample(ctx: Ctx, uuid: str) -> Response:
+@router.get("/samples/{uuid}", **describe(SampleRef, errors=(404, 422)))
+def sample(ctx: Ctx, uuid: Uuid) -> Response:
     """Where an attempt is found."""
     return reply(samples.find(ctx.database, ctx.registry, ctx.feeds, uuid))
 
 
-@router.get("/samples/{uuid}/scores", **describe(list[ScoreItem], errors=(404,)))
-def scores(ctx: Ctx, uuid: str) -> Response:
+@router.get("/samples/{uuid}/scores", **describe(list[ScoreItem], errors=(404, 422)))
+def scores(ctx: Ctx, uuid: Uuid) -> Response:
     """An attempt's scores; none while it is in flight."""
     found = samples.find(ctx.database, ctx.registry, ctx.feeds, uuid)
     if found.is_provisional:
@@ -120,7 +120,7 @@ def scores(ctx: Ctx, uuid: str) -> Response:
 
 
 @router.get("/samples/{uuid}/transcript", **describe(content=TRANSCRIPT, errors=(404, 409)))
-def transcript(ctx: Ctx, uuid: str, raw: bool = False) -> Response:
+def transcript(ctx: Ctx, uuid: Uuid, raw: bool = False) -> Response:
     """An attempt as Markdown; with `raw` Inspect's own JSON."""
     found = samples.find(ctx.database, ctx.registry, ctx.feeds, uuid)
     path = ctx.registry.run(found.eval_set_id).logs / found.filename

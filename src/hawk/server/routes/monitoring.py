@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,19 +14,26 @@ from hawk.core.snapshot import StatusResponse
 from hawk.core.states import JobStatus
 from hawk.errors import NotFoundError
 from hawk.server.context import Context, Ctx
-from hawk.server.parameters import BAD_ID, JobId
+from hawk.server.parameters import BAD_ID, JobId, Since
 from hawk.server.services import report
 from hawk.server.services.logs import Logs
 from hawk.server.services.registry import now
-from hawk.server.wire import NOT_MODIFIED, describe, reply
+from hawk.server.wire import NOT_MODIFIED, describe, reply, schema
 from hawk.store import queries
 from hawk.store.rundir import JournalEntry, RunDir
 
 router = APIRouter(prefix="/monitoring/jobs/{job_id}", tags=["monitoring"])
 
-Since = Annotated[datetime | None, Query(description="Only what is later.")]
 MOST_ENTRIES = 10_000
-EVENTS = {"text/event-stream": {"type": "string"}}
+_STATUS = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema(StatusResponse)}
+EVENTS = {
+    "text/event-stream": {
+        "description": "Each event.",
+        "type": "object",
+        "properties": {"event": {"const": "status"}, "data": _STATUS},
+        "required": ["event", "data"],
+    }
+}
 
 
 class ImportSummary(msgspec.Struct):

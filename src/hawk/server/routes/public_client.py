@@ -146,9 +146,10 @@ def _log(ctx: Context, name: str) -> Path:
     if not file.endswith(".eval") or Path(file).name != file:
         raise UsageError(f"{name!r} is not a log's name: <eval set id>/<file>.eval.")
     path = _run(ctx, check_id(eval_set_id)).logs / file
-    if not path.is_file():
-        raise NotFoundError(f"No log {name!r}.", remedy=f"hawk list evals {eval_set_id}")
-    return path
+    with contextlib.suppress(OSError):  # a name that no file system takes
+        if path.is_file():
+            return path
+    raise NotFoundError(f"No log {name!r}.", remedy=f"hawk list evals {eval_set_id}")
 
 
 def _run(ctx: Context, eval_set_id: str) -> RunDir:

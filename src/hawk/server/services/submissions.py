@@ -10,12 +10,13 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import yaml
+from msgspec import Meta
 
-from hawk.config.ids import check_id, new_id
+from hawk.config.ids import MAX_LENGTH, PATTERN, check_id, new_id
 from hawk.config.load import parse_eval_set
 from hawk.config.settings import Settings
 from hawk.core.states import JobStatus
@@ -31,6 +32,19 @@ from hawk.store.importer import register
 from hawk.store.rundir import JobSpec, JournalEntry, RunDir, storage_error, write_atomic, write_json
 
 _MEANINGLESS_HERE = ("image", "image_tag", "log_dir_allow_dirty", "force", "allow_sensitive_cross_lab_scan")
+
+
+# Their forms are described, and checked below: with better messages.
+JobId = Annotated[str, Meta(extra_json_schema={"pattern": PATTERN, "maxLength": MAX_LENGTH})]
+Variables = Annotated[
+    dict[str, str],
+    Meta(
+        extra_json_schema={
+            "propertyNames": {"pattern": r"^[^=\x00]+$"},
+            "additionalProperties": {"type": "string", "pattern": r"^[^\x00]*$"},
+        }
+    ),
+]
 
 
 class SubmitRequest(msgspec.Struct):
@@ -53,16 +67,16 @@ class SubmitRequest(msgspec.Struct):
     """
 
     eval_set_config: dict[str, Any] | None = None
-    eval_set_id: str | None = None
-    secrets: dict[str, str] | None = None
-    access: dict[str, str] | None = None
+    eval_set_id: JobId | None = None
+    secrets: Variables | None = None
+    access: Variables | None = None
     source: str | None = None
     base_dir: str | None = None
     script: str | None = None
     resume: bool = False
     restart: bool = False
     dry_run: bool = False
-    rescore: str | None = None
+    rescore: JobId | None = None
     image: str | None = None
     image_tag: str | None = None
     log_dir_allow_dirty: bool = False
@@ -125,7 +139,9 @@ class Submissions:
             NotFoundError: A resume of an id that does not exist; nothing of that id to be scored again.
             SecretsNeededError: Secrets that it names were not given.
             StorageError: The run directory can't be written.
+            UsageError: The request contradicts itself, or a secret can't be an environment variable.
         """
+        _check_variables(request)
         if request.rescore is None:
             return self._submit(request, _interpret(request))
         with self._registry.exclusive(check_id(request.rescore)):  # it must not be resumed meanwhile
@@ -284,6 +300,14 @@ def _interpret(request: SubmitRequest) -> _Wanted:
     return _Wanted(job_id, config.to_data(), None, secrets, config.requirements, warnings + loaded.warnings)
 
 
+def _check_variables(request: SubmitRequest) -> None:
+    for name, value in {**(request.access or {}), **(request.secrets or {})}.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise UsageError(
+                f"{name!r} can't be an environment variable: name or value has what none can hold."
+            )
+
+
 def _another_job(old: JobSpec) -> ConflictError:
     what = "runs agents" if old.rescore is None else f"scores {old.rescore} again"
     return ConflictError(
@@ -299,10 +323,17 @@ def _id(request: SubmitRequest, own: str | None, name: str | None) -> str:
 
 def _interpret_script(request: SubmitRequest, warnings: list[str]) -> _Wanted:
     script = Path(request.script or "")
-    if not script.is_absolute() or not script.is_file():
+    if not script.is_absolute() or not _is_file(script):
         raise UsageError(f"The script {str(script)!r} is not the absolute path of a file.")
     job_id = _id(request, None, script.stem)
     return _Wanted(job_id, None, str(script), [], [], warnings)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # its name is too long
+        return False
 
 
 def _models(config: dict[str, Any]) -> list[str]:
