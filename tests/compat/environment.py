@@ -65,8 +65,8 @@ def _build_client(cache: Path, directory: Path) -> None:
 def _build_schemathesis(cache: Path, directory: Path) -> None:
     try:
         _install(cache, directory, sys.executable, f"schemathesis=={SCHEMATHESIS}")
-    except pytest.fail.Exception as ex:
-        pytest.skip(f"NOT TESTED: schemathesis {SCHEMATHESIS} can't be installed: {ex.msg}")
+    except (pytest.fail.Exception, subprocess.TimeoutExpired) as ex:
+        pytest.skip(f"NOT TESTED: schemathesis {SCHEMATHESIS} can't be installed: {ex}")
 
 
 def _install(cache: Path, directory: Path, python: str, package: str) -> None:

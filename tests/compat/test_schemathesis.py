@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.actors import Server, serve
+from tests.compat.actors import Server, serve, wait_until
+from tests.compat.described import LOG, ended_job
 from tests.compat.environment import schemathesis_directory
 from tests.middleman.running import Middleman, settings
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
-OFFLINE = {"HAWK_MIDDLEMAN": "0", "PIP_NO_INDEX": "1", "UV_OFFLINE": "1"}
+OFFLINE = {"HAWK_MIDDLEMAN": "0", "PIP_NO_INDEX": "1", "UV_OFFLINE": "1", "HAWK_WARM": "0"}
+JOB, SPARE = "described", "spare"
 CLOSED = "http://127.0.0.1:1"
 
 # In place of made-up ids. Deleting gets one of its own. Coverage of submits are thousands of requests.
@@ -68,14 +70,22 @@ def schemathesis() -> Path:
 def ask(schemathesis: Path, tmp_path: Path) -> Asks:
     """Runs schemathesis, which must find nothing."""
 
-    def run(url: str, more: str, *, examples: int, **tokens: str) -> None:
+    def run(url: str, more: str, *, phases: str = "coverage,fuzzing,stateful", **tokens: str) -> None:
         config = tmp_path / "schemathesis.toml"
         config.write_text(CONFIG.read_text() + more)
         variables = {f"HAWK_TEST_{name.upper()}": token for name, token in tokens.items()}
         done = subprocess.run(
             [
                 *(schemathesis, "--config-file", config, "run", f"{url.rstrip('/')}/openapi.json"),
-                *("--max-examples", str(examples), "--no-shrink", "--continue-on-failure", "--no-color"),
+                *(
+                    "--phases",
+                    phases,
+                    "--max-examples",
+                    "2",
+                    "--no-shrink",
+                    "--continue-on-failure",
+                    "--no-color",
+                ),
                 *("--generation-database", "none", "--request-timeout", "30"),
             ],
             cwd=tmp_path,
@@ -93,8 +103,21 @@ def ask(schemathesis: Path, tmp_path: Path) -> Asks:
 
 
 @pytest.fixture(scope="module")
-def server(schemathesis: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve(tmp_path_factory.mktemp("described"), **OFFLINE) as running:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("described")
+
+
+@pytest.fixture(scope="module")
+def uuid(home: Path) -> str:
+    """An attempt of `JOB`; `SPARE` has one, too."""
+    ended_job(home / "runs", SPARE)
+    return ended_job(home / "runs", JOB)
+
+
+@pytest.fixture(scope="module")
+def server(schemathesis: Path, home: Path, uuid: str) -> Iterator[Server]:
+    with serve(home, **OFFLINE) as running:
+        wait_until("jobs are indexed", lambda: len(running.request("GET", "/meta/samples")["items"]) == 2)
         yield running
 
 
@@ -106,26 +129,26 @@ def middleman(schemathesis: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     assert found.stop() == 0
 
 
-def test_the_server_answers_as_described(server: Server, ask: Asks, tasks: Path) -> None:
-    job, spare = (server.submit(name, "capitals", tasks, limit=1) for name in ("described", "spare"))
-    for one in (job, spare):
-        assert server.wait(one)["status"] == "complete"
-    sample = server.request("GET", f"/meta/samples?eval_set_id={job}")["items"][0]
-    ids = IDS.format(job=job, spare=spare, uuid=sample["uuid"], log=f"{job}/{sample['filename']}")
-    ask(server.url, FEWER_SUBMITS + SERVER_TOKEN + ids, examples=3, person=server.token)
-    assert server.status(job)["status"] == "complete"
+def test_the_server_answers_as_described(server: Server, ask: Asks, uuid: str) -> None:
+    ids = IDS.format(job=JOB, spare=SPARE, uuid=uuid, log=f"{JOB}/{LOG}")
+    ask(server.url, FEWER_SUBMITS + SERVER_TOKEN + ids, person=server.token)
+    jobs = [job["job_id"] for job in server.request("GET", "/meta/jobs?limit=500")["items"]]
+    assert JOB in jobs
+    assert SPARE not in jobs
+    for job in jobs:  # what was submitted ends
+        server.wait(job)
 
 
 def test_the_server_answers_as_described_without_a_token(server: Server, ask: Asks) -> None:
-    ask(server.url, FEWER_SUBMITS, examples=1)
+    ask(server.url, FEWER_SUBMITS, phases="coverage")
 
 
 def test_the_middleman_answers_as_described(middleman: Middleman, ask: Asks) -> None:
     middleman.admin("/admin/probe", {"model": "openai/gpt-5"})  # so that there is something to tell
     tokens = {"job": middleman.token("job-1"), "ended": middleman.token("job-2")}
-    ask(middleman.url, MIDDLEMAN_TOKENS, examples=3, person=middleman.person(), **tokens)
+    ask(middleman.url, MIDDLEMAN_TOKENS, person=middleman.person(), **tokens)
     assert middleman.status()["lanes"]
 
 
 def test_the_middleman_answers_as_described_without_a_token(middleman: Middleman, ask: Asks) -> None:
-    ask(middleman.url, "", examples=1)
+    ask(middleman.url, "", phases="coverage")

@@ -1,9 +1,12 @@
 import logging
+import re
+from typing import Any
 
 import httpx
 import pytest
 
 from hawk.server.gate import OPEN_PATHS
+from hawk.server.routes.public_client import DOWNLOAD
 from tests.server.fakes import FakeEngine
 from tests.server.serving import Service
 
@@ -22,15 +25,36 @@ def is_problem(answer: httpx.Response, status: int) -> bool:
 
 def test_every_route_but_the_open_ones_needs_the_token(service: Service) -> None:
     document = service.get("/openapi.json").json()
-    paths = {path: list(operations) for path, operations in document["paths"].items()}
+    assert document["security"] == [{"bearer": []}]
+    paths: dict[str, dict[str, Any]] = document["paths"]
     assert len(paths) > 20
-    for path, methods in paths.items():
-        for method in methods:
+    for path, operations in paths.items():
+        open_ = path in OPEN_PATHS or path.startswith(DOWNLOAD)
+        for method, operation in operations.items():
             answer = httpx.request(
                 method, service.url + path.replace("{", "").replace("}", ""), trust_env=False
             )
-            assert (answer.status_code == 401) != (path in OPEN_PATHS), (method, path, answer.status_code)
-            assert path in OPEN_PATHS or is_problem(answer, 401)
+            assert (answer.status_code == 401) != open_, (method, path, answer.status_code)
+            assert open_ or is_problem(answer, 401)
+            assert (operation.get("security") == []) == open_
+            assert {"403", "405", "5XX"} <= set(operation["responses"])
+
+
+@pytest.mark.parametrize("token", [True, False])
+def test_another_method_is_refused_with_those_that_there_are(service: Service, token: bool) -> None:
+    headers = service.client.headers if token else {}
+    for method, path, allowed in (
+        ("PUT", "/meta/jobs", "GET"),
+        ("TRACE", "/eval_sets/some-job", "DELETE"),
+        ("GET", "/eval_sets/", "POST"),
+        ("POST", f"{DOWNLOAD}a/b.eval", "GET, HEAD"),
+        ("POST", "/version", "GET"),
+    ):
+        answer = httpx.request(method, service.url + path, headers=headers, trust_env=False)
+        assert is_problem(answer, 405)
+        assert answer.headers["allow"] == allowed
+    nowhere = httpx.get(f"{service.url}/no/such/route", headers=headers, trust_env=False)
+    assert is_problem(nowhere, 404 if token else 401)
 
 
 @pytest.mark.parametrize("header", ["Bearer wrong", "Basic abc", "Bearer", "Bearer \xff"])
@@ -56,6 +80,14 @@ def test_errors_of_every_origin_have_one_envelope(service: Service, engine: Fake
     assert is_problem(service.get("/monitoring/jobs/UPPER/logs"), 400)
     assert is_problem(service.client.post("/eval_sets/", content=b"{"), 422)
     assert is_problem(service.client.post("/eval_sets/", json={"secrets": "x"}), 422)
+    deep = b'{"eval_set_config":' + b'{"a":' * 5000 + b"1" + b"}" * 5001
+    assert is_problem(service.client.post("/eval_sets/", content=deep), 422)
+    assert is_problem(service.get("/meta/samples?search=%00"), 422)
+    assert is_problem(service.get("/meta/samples?status=error&status=%00"), 422)
+    assert is_problem(service.get("/meta/samples/a%00b/scores"), 422)
+    service.submit("a")
+    too_long = "x" * 300 + ".eval"
+    assert is_problem(service.get(f"/view/logs/log-download-url/a/{too_long}"), 404)
 
 
 def test_a_bug_is_logged_with_the_request_and_not_shown(
@@ -90,6 +122,16 @@ def test_the_openapi_document_describes_the_bodies(service: Service) -> None:
         "StatusResponse"
     )
     assert "x-type" not in str(document)
+    config = schemas["SubmitRequest"]["properties"]["eval_set_config"]["anyOf"][0]["$ref"]
+    assert schemas[config.rsplit("/", 1)[1]]["required"] == ["tasks"]
+
+
+def test_every_reference_in_the_openapi_document_leads_somewhere(service: Service) -> None:
+    answer = service.get("/openapi.json")
+    names = set(re.findall(r'"\$ref":\s*"([^"]*)"', answer.text))
+    assert names
+    for name in names:
+        assert name.removeprefix("#/components/schemas/") in answer.json()["components"]["schemas"], name
 
 
 def test_health_version_and_schema_are_open(service: Service) -> None:

@@ -304,6 +304,20 @@ def test_a_damaged_snapshot_keeps_the_last_good_one(service: Service, engine: Fa
     assert data["progress"]["total"] == 1
 
 
+@pytest.mark.parametrize("path", ["logs", "status"])
+def test_since_is_utc_where_it_says_no_zone_and_never_a_number(service: Service, path: str) -> None:
+    service.submit("a")
+    answers = {
+        since: service.get(f"/monitoring/jobs/a/{path}", params={"since": since, "limit": 1})
+        for since in ("2026-01-01T00:00:00", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00")
+    }
+    assert {answer.status_code for answer in answers.values()} == {200}
+    if path == "status":
+        assert answers["2026-01-01T00:00:00"].json()["data"]["since"] == "2026-01-01T00:00:00Z"
+    for number in ("1767225600", "0.5", "-1"):
+        assert service.get(f"/monitoring/jobs/a/{path}", params={"since": number}).status_code == 422
+
+
 def test_the_report_holds_what_the_public_client_reads(service: Service, engine: FakeEngine) -> None:
     service.submit("a", source="name: x\n")
     engine.write(snapshot_of("a", RUNNING))

@@ -122,6 +122,22 @@ def test_secrets_that_were_not_given_are_named(service: Service, engine: FakeEng
     assert not engine.run("a").path.exists()
 
 
+@pytest.mark.parametrize("field", ["secrets", "access"])
+@pytest.mark.parametrize(("name", "value"), [("A", "b\0"), ("A\0", "b"), ("A=B", "c"), ("", "d")])
+def test_what_no_environment_holds_is_no_secret(
+    service: Service, engine: FakeEngine, field: str, name: str, value: str
+) -> None:
+    answer = service.submit("a", **{field: {name: value}})
+    assert (answer.status_code, engine.launches) == (400, [])
+
+
+def test_experiments_without_names_are_a_problem_of_the_config(service: Service) -> None:
+    config = {**CONFIG, "experiments": [{"name": name, "model": "a/b"} for name in ({}, [], None, 1)]}
+    answer = service.submit("a", config)
+    assert answer.status_code == 422
+    assert "experiments.0.name" in answer.text or "experiments[0].name" in answer.text
+
+
 def test_secrets_reach_the_engine_and_no_file(
     service: Service, engine: FakeEngine, settings: Settings
 ) -> None:
@@ -152,6 +168,11 @@ def test_a_script_is_taken_by_its_path(service: Service, engine: FakeEngine, tmp
     assert engine.run(body["eval_set_id"]).read_spec().script == str(script)
     assert service.submit(None, None, script="relative.py").status_code == 400
     assert service.submit(None, CONFIG, script=str(script)).status_code == 400
+
+
+def test_a_script_whose_path_is_too_long_is_none(service: Service) -> None:
+    answer = service.submit("a", None, script="/" + "x" * 300)
+    assert answer.status_code == 400
 
 
 def test_fields_without_a_meaning_here_are_warned_of(service: Service) -> None:

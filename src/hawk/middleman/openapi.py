@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import msgspec
@@ -23,6 +24,9 @@ from hawk.middleman.openapi_shapes import (
 from hawk.middleman.probe import Probe
 from hawk.middleman.refusals import STATUS as ERRORS
 
+JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""A job's name, in a path."""
+
 _COMPONENTS = "#/components/schemas/{name}"
 _PERSON: Schema = {"person": []}
 _JOB: Schema = {"job": []}
@@ -38,9 +42,9 @@ _ASKER: Schema = {
     "type": "object",
     "properties": {"api_key": maybe(TEXT), "only_available_models": {"type": "boolean"}},
 }
-_PROVIDER: Schema = {"type": "string", "pattern": "^[a-z0-9][a-z0-9.-]{0,62}$"}
+_PROVIDER: Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"}
 _ACCOUNT: Schema = {"type": "string", "pattern": f"^{ACCOUNT.pattern}$"}
-_SEGMENT: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*$"}
+_JOB_ID: Schema = {"type": "string", "pattern": f"^{JOB_NAME.pattern}$"}
 _VALUE: Schema = {"type": "string", "pattern": f"^{KEY.pattern}$"}
 
 
@@ -192,7 +196,7 @@ def _admin(probe: Schema, price: Schema) -> dict[str, Schema]:
             )
         },
         "/admin/jobs/{job}/revoke": {
-            "post": _operation("End a job's requests and its tokens.", revoked, path={"job": _SEGMENT})
+            "post": _operation("End a job's requests and its tokens.", revoked, path={"job": _JOB_ID})
         },
     }
 

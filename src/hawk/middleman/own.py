@@ -18,6 +18,7 @@ from hawk.errors import HawkError, NotFoundError, UsageError
 from hawk.middleman import fields, metrics, openapi, probe, status
 from hawk.middleman.house import House
 from hawk.middleman.keys import KeyStore, names
+from hawk.middleman.openapi import JOB_NAME
 from hawk.middleman.paths import Target
 from hawk.middleman.refusals import Refusal
 from hawk.middleman.request import Request, TooLargeError
@@ -192,6 +193,8 @@ class OwnPaths:
             case ["probe"]:
                 return await self._probe(request)
             case ["jobs", job, "revoke"]:
+                if JOB_NAME.fullmatch(job) is None:
+                    raise Refusal("hawk_bad_request", f"{job!r} can't be a job.")
                 return reply({"closed": self._house.revoke(job)})
             case ["keys", *key] if len(key) <= 2:
                 return await self._admin_keys(request, key)

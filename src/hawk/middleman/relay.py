@@ -91,7 +91,8 @@ class Relay:
     async def _relay(self, request: Request, reply: Reply, target: Target, exchange: Exchange) -> None:
         house = self._house
         if request.method not in _METHODS:
-            raise Refusal("hawk_method_not_allowed", f"{request.method[:20]} is not passed on.")
+            message = f"{request.method[:20]} is not passed on."
+            raise Refusal("hawk_method_not_allowed", message, allow=sorted(_METHODS))
         token = fields.credential(request.headers) or target.key
         principal = house.verifier.who(token, exchange.wall)
         if principal.claims is not None and target.provider in principal.claims.upstreams:

@@ -57,12 +57,14 @@ class SignedFile(BaseModel):
 
 _BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 _TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+_PROBLEM = failures(400)[400]["content"]
 _DOWNLOADED: dict[str, Any] = {
     "response_class": FileResponse,
     "responses": {
         200: {"description": "All of it.", **_BYTES},
         206: {"description": "The range.", **_BYTES},
-        **failures(*BAD_ID, 401),
+        **failures(401, 404),
+        400: {"description": "No log's name, or no range.", "content": {**_PROBLEM, **_TEXT["content"]}},
         416: {"description": "There is no such range.", **_TEXT},
     },
     "openapi_extra": {
