@@ -86,7 +86,7 @@ def ask(schemathesis: Path, tmp_path: Path) -> Asks:
                     "--continue-on-failure",
                     "--no-color",
                 ),
-                *("--generation-deterministic", "--generation-database", "none", "--request-timeout", "30"),
+                *("--generation-deterministic", "--request-timeout", "30"),
             ],
             cwd=tmp_path,
             env={**os.environ, **variables},
