@@ -87,7 +87,7 @@ async def forward(house: House, sending: Sending, exchange: Exchange, route: Rou
     finally:
         if not settled:
             turnstile.breaker.withdrawn(house.loop.time())
-        _account(house, exchange, route, sending)
+        _account(house, exchange, route)
         turnstile.done(ticket, outcome)
         if sending.recording is not None:
             sending.recording.end(complete=exchange.error is None and not exchange.client_gone and settled)
@@ -206,7 +206,7 @@ def _retry_after(value: str | None) -> float | None:
         return None
 
 
-def _account(house: House, exchange: Exchange, route: Route, sending: Sending) -> None:
+def _account(house: House, exchange: Exchange, route: Route) -> None:
     if exchange.usage is not None and route.price is not None:
         exchange.usd = cost(exchange.usage, route.price)
         if exchange.lane is not None:
