@@ -26,6 +26,7 @@ from hawk.replies import (
     JobState,
     JournalLine,
     LogEntry,
+    LogPage,
     SampleItem,
     Stopped,
     Submitted,
@@ -34,6 +35,8 @@ from hawk.transport import BrokenAnswerError, Connection, Response, stream_encod
 
 if TYPE_CHECKING:
     from hawk.core.attempts.report import Comparison, Report
+    from hawk.core.recorder.trace import TraceActions
+    from hawk.core.timeline.model import EvalSetTimeline, SampleTimeline
 
 T = TypeVar("T")
 
@@ -48,6 +51,14 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class TracePart(NamedTuple):
+    """Lines of a trace, where to go on, and whether there are earlier ones."""
+
+    lines: bytes
+    cursor: str
+    truncated: bool
 
 
 class HawkClient:
@@ -147,9 +158,18 @@ class HawkClient:
     def logs(
         self, job_id: str, *, since: str | None = None, limit: int | None = None, newest_first: bool = False
     ) -> list[LogEntry]:
-        query = {"since": since, "limit": limit, "sort": "desc" if newest_first else "asc"}
-        path = f"/monitoring/jobs/{_segment(job_id)}/logs"
-        return self._json("GET", path, dict[str, list[LogEntry]], query=query).get("entries", [])
+        """Lines of supervisor, workers and journal."""
+        sort = "desc" if newest_first else "asc"
+        return self.log_page(job_id, since=since, limit=limit, sort=sort).entries
+
+    def log_page(self, job_id: str, **query: Any) -> LogPage:
+        """Such lines, and where to go on.
+
+        Args:
+            job_id: Which job.
+            **query: What `GET /monitoring/jobs/{id}/logs` takes.
+        """
+        return self._json("GET", f"/monitoring/jobs/{_segment(job_id)}/logs", LogPage, query=query)
 
     def plan(self, job_id: str) -> Plan | None:
         """What the job will run; None until its tasks have been enumerated."""
@@ -161,6 +181,55 @@ class HawkClient:
     def journal(self, job_id: str) -> list[JournalLine]:
         path = f"/monitoring/jobs/{_segment(job_id)}/journal"
         return self._json("GET", path, dict[str, list[JournalLine]]).get("entries", [])
+
+    def stacktrace(self, job_id: str, **query: Any) -> bytes:
+        """What a job's workers wait for, as text or JSON.
+
+        Args:
+            job_id: Which job.
+            **query: What `GET /monitoring/jobs/{id}/stacktrace` takes.
+        """
+        return self.call("GET", f"/monitoring/jobs/{_segment(job_id)}/stacktrace", query=query).body
+
+    def trace_actions(self, job_id: str, **query: Any) -> TraceActions:
+        """What a job's workers have in flight, and the last lines of their trace.
+
+        Args:
+            job_id: Which job.
+            **query: What `GET /monitoring/jobs/{id}/trace/actions` takes.
+        """
+        from hawk.core.recorder.trace import TraceActions
+
+        return decode(self.trace_actions_json(job_id, **query), TraceActions)
+
+    def trace_actions_json(self, job_id: str, **query: Any) -> bytes:
+        """The same, as the bytes that the server sent."""
+        return self.call("GET", f"/monitoring/jobs/{_segment(job_id)}/trace/actions", query=query).body
+
+    def trace(self, job_id: str, **query: Any) -> TracePart:
+        """Lines of a job's trace, as they were written.
+
+        Args:
+            job_id: Which job.
+            **query: What `GET /monitoring/jobs/{id}/trace` takes; `since_bytes`: where the last answer said to go on.
+
+        Raises:
+            ConflictError: Nothing has come since, and the job has ended.
+        """
+        answer = self.call("GET", f"/monitoring/jobs/{_segment(job_id)}/trace", query=query)
+        truncated = answer.headers.get("x-hawk-trace-truncated") == "true"
+        return TracePart(answer.body, answer.headers.get("x-hawk-trace-size", "0"), truncated)
+
+    def whole_trace(self, job_id: str, **query: Any) -> Iterator[bytes]:
+        """All that is kept of a job's trace, as it comes, on a connection of its own.
+
+        Raises:
+            ServerUnavailableError: The connection broke: what came so far is not all.
+        """
+        path = _with_query(f"/monitoring/jobs/{_segment(job_id)}/trace", {**query, "full": "true"})
+        with self._streamed(path, {}, self._timeout) as response:
+            while part := response.part(PART):
+                yield part
 
     # --- results
 
@@ -189,6 +258,26 @@ class HawkClient:
         """One sample as Markdown, or as Inspect's JSON."""
         path = f"/meta/samples/{_segment(sample_uuid)}/transcript"
         return self.call("GET", path, query={"raw": "true" if raw else None}).body
+
+    def timeline(self, sample_uuid: str) -> SampleTimeline:
+        """Where the time of one attempt went. Raises: NotFoundError for an unknown uuid."""
+        from hawk.core.timeline.model import SampleTimeline
+
+        return decode(self.timeline_json(sample_uuid), SampleTimeline)
+
+    def timeline_json(self, sample_uuid: str) -> bytes:
+        """The same, as the bytes that the server sent."""
+        return self.call("GET", f"/meta/samples/{_segment(sample_uuid)}/timeline").body
+
+    def eval_set_timeline(self, eval_set_id: str) -> EvalSetTimeline:
+        """Where the time of a whole eval set went. Raises: NotFoundError for an unknown id."""
+        from hawk.core.timeline.model import EvalSetTimeline
+
+        return decode(self.eval_set_timeline_json(eval_set_id), EvalSetTimeline)
+
+    def eval_set_timeline_json(self, eval_set_id: str) -> bytes:
+        """The same, as the bytes that the server sent."""
+        return self.call("GET", f"/meta/eval-sets/{_segment(eval_set_id)}/timeline").body
 
     # --- attempts
 
@@ -220,6 +309,13 @@ class HawkClient:
             ServerUnavailableError: The connection broke: what came so far is not all.
         """
         path = f"/meta/eval-sets/{_segment(eval_set_id)}/attempts/export"
+        with self._streamed(path, {}, self._timeout) as response:
+            while part := response.part(PART):
+                yield part
+
+    def bundle(self, job_id: str, *, transcripts: bool = False) -> Iterator[bytes]:
+        """What a maintainer needs to understand a job: a packed tar file's bytes as they come, as `export` gives them."""
+        path = f"/monitoring/jobs/{_segment(job_id)}/bundle{'?transcripts=true' if transcripts else ''}"
         with self._streamed(path, {}, self._timeout) as response:
             while part := response.part(PART):
                 yield part

@@ -33,6 +33,14 @@ class LogEntry(msgspec.Struct):
     attributes: dict[str, Any] = {}
 
 
+class LogPage(msgspec.Struct):
+    """Lines of a log, and where to go on. `more`: there is more already."""
+
+    entries: list[LogEntry] = []
+    cursor: str | None = None
+    more: bool = False
+
+
 class JournalLine(msgspec.Struct):
     at: str
     kind: str

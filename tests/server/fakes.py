@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hawk.core.recorder.stacks import StackRecord
 from hawk.core.snapshot import Snapshot
 from hawk.core.states import StopAction
 from hawk.core.status import revision
@@ -89,6 +90,9 @@ class FakeEngine:
 
     def report(self, job_id: str) -> dict[str, Any]:
         return {"engine": self.name, "processes": []}
+
+    def stacks(self, job_id: str, *, native: bool) -> list[StackRecord] | None:
+        return None
 
     def close(self) -> None:
         pass

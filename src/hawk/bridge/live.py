@@ -7,20 +7,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 
 from inspect_ai._eval import evalset
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.hooks import Hooks, TaskStart, hooks
 from inspect_ai.log import EvalLog
-from inspect_ai.log._samples import ActiveSample, active_samples, sample_active
+from inspect_ai.log._samples import ActiveSample, _sample_active, active_samples, sample_active
 
-__all__ = ["PrerequisiteError", "current_attempt", "http_retries", "on_task_start"]
+from hawk.core.recorder.stacks import Who
+
+__all__ = ["PrerequisiteError", "attempt_of", "current_attempt", "http_retries", "on_task_start"]
 
 
 def current_attempt() -> str | None:
     """The attempt that the calling code runs for, as `<sample id>/<epoch>@<eval id>`; None outside of one."""
     active = sample_active()
     return None if active is None else _name(active)
+
+
+def attempt_of(context: Context) -> Who | None:
+    """The attempt that a task with this context runs for; None outside of one. From any thread."""
+    active = context.get(_sample_active)
+    return None if active is None else _who(active)
+
+
+def _who(active: ActiveSample) -> Who:
+    return Who(active.task, str(active.sample.id), active.epoch, active.sample_uuid)
 
 
 def _name(active: ActiveSample) -> str:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hawk.cli.context import App, complete_job, note, pass_app
 from hawk.cli.jobs import hours_ago
 from hawk.cli.text import clean, parse_time
-from hawk.errors import ServerUnavailableError
+from hawk.errors import ServerUnavailableError, UsageError
 
 if TYPE_CHECKING:
     from hawk.replies import LogEntry
 
 POLL = 1.0
-PAGE = 10_000  # lines one poll fetches at most
 EVER = 43_800.0  # hours: five years
+
+LEVELS = ("debug", "trace", "http", "info", "warning", "error", "critical")
+OTHERS = ("supervisor", "journal", "enumerate", "environment")
+"""Who writes logs beside the workers: `enumerate` finds the tasks, `environment` installs packages."""
 
 _COLOURS = {"ERROR": "red", "CRITICAL": "red", "WARNING": "yellow", "DEBUG": "bright_black"}
 
@@ -37,41 +40,70 @@ _COLOURS = {"ERROR": "red", "CRITICAL": "red", "WARNING": "yellow", "DEBUG": "br
 @click.option(
     "--hours", type=click.FloatRange(min=0), default=EVER, help="How far back.  [default: everything]"
 )
+@click.option(
+    "--level", type=click.Choice(LEVELS, case_sensitive=False), help="Only lines of this level and above."
+)
+@click.option(
+    "--worker",
+    "whose",
+    multiple=True,
+    metavar="N|supervisor|journal",
+    help="Only lines of this worker, of the supervisor or of the journal; may be repeated.",
+)
+@click.option("--sample", metavar="UUID|ID", help="Only lines that name this sample (or ID/ATTEMPT).")
 @pass_app
-def logs(app: App, job_id: str | None, lines: int, follow: bool, hours: float) -> None:
+def logs(
+    app: App,
+    job_id: str | None,
+    lines: int,
+    follow: bool,
+    hours: float,
+    level: str | None,
+    whose: tuple[str, ...],
+    sample: str | None,
+) -> None:
     """Print what supervisor and workers wrote, and what the journal noted. ID: the last job."""
+    _check(whose)
     job_id = app.job(job_id)
-    entries = app.client.logs(job_id, since=hours_ago(hours), limit=lines, newest_first=True)[::-1]
+    chosen = {"level": level, "worker": whose or None, "sample": sample}
+    page = app.client.log_page(job_id, since=hours_ago(hours), limit=lines, sort="desc", **chosen)
     app.remember_job(job_id)
-    _print(entries)
-    if not entries:
-        note(f"{job_id} has written nothing yet.")
+    _print(page.entries[::-1])
+    if not page.entries:
+        note(
+            f"No line of {job_id} is of that kind."
+            if level or whose or sample
+            else f"{job_id} has written nothing yet."
+        )
     if follow:
-        _follow(app, job_id, entries)
+        _follow(app, job_id, page.cursor or "", chosen)
 
 
-def _follow(app: App, job_id: str, entries: list[LogEntry]) -> None:
-    """Poll from the last line's moment on; lines of that very moment that were shown are passed over."""
-    shown = entries
+def _check(whose: tuple[str, ...]) -> None:
+    """Raises: UsageError for what can't be anybody's."""
+    for name in whose:
+        if not name.isdecimal() and name not in OTHERS:
+            raise UsageError(
+                f"--worker {name}: there is none of that name.",
+                remedy=f"Give a worker's number, or one of: {', '.join(OTHERS)}.",
+            )
+
+
+def _follow(app: App, job_id: str, cursor: str, chosen: dict[str, Any]) -> None:
+    """Print what is written from the cursor on, until the job ends; workers, supervisor and server may come and go."""
+    more = False
     while True:
-        time.sleep(POLL)
-        since = max((entry.timestamp for entry in shown), default=None)
+        time.sleep(0 if more else POLL)
         try:
             ended = app.client.job_state(job_id).status.terminal
-            known = {_key(entry) for entry in shown}
-            fresh = [e for e in app.client.logs(job_id, since=since, limit=PAGE) if _key(e) not in known]
+            page = app.client.log_page(job_id, cursor=cursor, **chosen)
         except ServerUnavailableError:
             app.reconnect()
             continue
-        _print(fresh)
-        latest = max((entry.timestamp for entry in [*shown, *fresh]), default=None)
-        shown = [entry for entry in [*shown, *fresh] if entry.timestamp == latest]
-        if ended and not fresh:
+        _print(page.entries)
+        cursor, more = page.cursor or cursor, page.more
+        if ended and not page.entries and not more:
             return
-
-
-def _key(entry: LogEntry) -> tuple[str, str, str]:
-    return entry.timestamp, entry.service, entry.message
 
 
 def _print(entries: list[LogEntry]) -> None:

@@ -23,6 +23,7 @@ import msgspec
 import psutil
 
 from hawk.config.settings import Settings
+from hawk.core.recorder.stacks import StackRecord
 from hawk.core.states import StopAction
 from hawk.engine.protocol import Liveness
 from hawk.errors import HawkError
@@ -30,7 +31,7 @@ from hawk.sandbox.layerdirs import LayerDirs
 from hawk.sandbox.layertidy import remove_leftovers
 from hawk.sandbox.names import store_path
 from hawk.sandbox.sweep import sweep as sweep_sandboxes
-from hawk.store import stoprequests
+from hawk.store import desk, stoprequests
 from hawk.store.locks import holder
 from hawk.store.rundir import RunDir
 
@@ -164,6 +165,9 @@ class LocalEngine:
                 )
         return {"engine": self.name, "processes": sorted(rows, key=lambda row: row["started_at"])}
 
+    def stacks(self, job_id: str, *, native: bool) -> list[StackRecord] | None:
+        return desk.ask(self._settings.run_base, self._run_dir(job_id), desk.Question(native))
+
     # --- supervisors ----------------------------------------------------------------------------------
 
     def _run_dir(self, job_id: str) -> RunDir:
@@ -216,6 +220,7 @@ class LocalEngine:
         """Remove the short paths to a job's sockets, which its supervisor had no time to."""
         base = self._settings.run_base
         with contextlib.suppress(OSError):
+            desk.address(base, run_dir).unlink(missing_ok=True)
             for link in base.iterdir():
                 if link.is_symlink() and link.readlink().is_relative_to(run_dir.path):
                     link.unlink()

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hawk.core.recorder.stacks import StackRecord
 from hawk.core.states import StopAction
 
 
@@ -52,6 +53,13 @@ class Engine(Protocol):
 
     def report(self, job_id: str) -> dict[str, Any]:
         """Processes (or pods) of a job with CPU seconds, memory bytes and state, for `hawk status`."""
+
+    def stacks(self, job_id: str, *, native: bool) -> list[StackRecord] | None:
+        """The stacks of a job's workers that live, now; None when nobody is there to take them.
+
+        Args:
+            native: Frames of C code too.
+        """
 
     def close(self) -> None:
         """Let go of what the engine itself holds. Jobs run on."""

@@ -10,6 +10,7 @@ import contextlib
 import sys
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -43,7 +44,8 @@ YOUNG = 5.0
 DUTY = 12.0
 """Looks may take at most 1/12 of a core: on a large job they grow rarer instead of slowing the work."""
 ASKING = 4.0
-"""The same for the time that workers take to answer: it is their loop's, which attempts wait for."""
+"""The same for the time that workers take to answer: it is their loop's, which attempts wait for. One that does
+not answer at all does no work for it: what the others do is not to be known later for that."""
 REFRESH = 5.0
 """Seconds after which a snapshot is written though nothing but the clock changed it."""
 
@@ -84,9 +86,11 @@ class Book:
 
     # --- writing --------------------------------------------------------------------------------------
 
-    def note(self, kind: str, subject: str, state: str, reason: str = "") -> None:
-        """Write one line into the journal."""
-        self._append([JournalEntry(utcnow().isoformat(), kind, subject, state, reason)])
+    def note(
+        self, kind: str, subject: str, state: str, reason: str = "", data: dict[str, Any] | None = None
+    ) -> None:
+        """Write one line into the journal. From any thread."""
+        self._append([JournalEntry(utcnow().isoformat(), kind, subject, state, reason, data or {})])
 
     def _append(self, entries: list[JournalEntry]) -> None:
         try:
@@ -134,11 +138,15 @@ class Book:
 
     # --- observing ------------------------------------------------------------------------------------
 
-    def observe(self, workers: list[Worker], machine: JobMachine, *, force: bool = False) -> None:
-        """Look at everything and write what changed; at once when forced, else when it is time again."""
+    def observe(self, workers: list[Worker], machine: JobMachine, *, force: bool = False) -> bool:
+        """Look at everything and write what changed; at once when forced, else when it is time again.
+
+        Returns:
+            Whether it was time.
+        """
         begun, cpu = time.monotonic(), time.process_time()
         if begun < self._next_look and not force:
-            return
+            return False
         living = [w for w in workers if _lives(w, machine)]
         now = utcnow()
         if self._collector is not None:
@@ -153,8 +161,9 @@ class Book:
         self._write(build(self.plan, self._evidence, self._facts, now))
         spent = time.process_time() - cpu
         period = EAGER if begun - self._born < YOUNG else CALM
-        ended = time.monotonic()
-        self._next_look = ended + max(period, DUTY * spent, ASKING * (ended - begun))
+        asking = self._collector.answering if self._collector is not None else 0.0
+        self._next_look = time.monotonic() + max(period, DUTY * spent, ASKING * asking)
+        return True
 
     def _collect(self, living: list[Worker], now: datetime) -> None:
         assert self._collector is not None
@@ -221,6 +230,16 @@ class Book:
             if evidence.plan.identifier in identifiers
             for sample in evidence.attempts.values()
         )
+
+    def in_flight(self, identifiers: tuple[str, ...]) -> list[Sample]:
+        """Attempts of some tasks that run, as they were at the last look."""
+        return [
+            sample
+            for evidence in self._evidence
+            if evidence.plan.identifier in identifiers
+            for sample in evidence.attempts.values()
+            if sample.phase.in_flight
+        ]
 
     def resume_logs(self) -> dict[str, str]:
         return self._collector.resume_logs() if self._collector else {}

@@ -8,6 +8,7 @@ once completed stays so, whatever a source says later.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -50,6 +51,7 @@ class Live(msgspec.Struct):
     samples: dict[str, list[SampleRow]] = {}  # by eval id
     error: str | None = None
     busy: bool = False
+    seconds: float = 0.0
 
 
 class Collector:
@@ -75,6 +77,8 @@ class Collector:
         self._offsets: dict[Path, int] = {}
         self._threads: ThreadPoolExecutor | None = None
         self.errors: dict[str, str] = {}
+        self.answering = 0.0
+        """Seconds that the slowest worker which answered took for it, at the last look."""
 
     def collect(self, workers: list[Worker], now: datetime) -> list[TaskEvidence]:
         """Evidence for every task of the plan, in its order.
@@ -90,7 +94,9 @@ class Collector:
         self._read_logs()
         for flights in self._flight.values():
             flights.clear()
-        for worker, live in zip(workers, self._ask(workers), strict=True):
+        answers = self._ask(workers)
+        self.answering = max((live.seconds for live in answers), default=0.0)
+        for worker, live in zip(workers, answers, strict=True):
             self._take(worker, live, now)
         # Again: what left a worker and its buffer between those two looks is in the log by now.
         self._read_logs()
@@ -320,6 +326,7 @@ class Collector:
 def _listen(worker: Worker) -> Live:
     """Everything one worker has to say about what it runs now."""
     socket = ControlSocket(worker.data_home)
+    asked = time.monotonic()
     try:
         tasks = socket.tasks()
         samples = {
@@ -331,7 +338,7 @@ def _listen(worker: Worker) -> Live:
         return Live(error=str(ex), busy=True)
     except ControlError as ex:
         return Live(error=str(ex))
-    return Live(tasks, samples)
+    return Live(tasks, samples, seconds=time.monotonic() - asked)
 
 
 def _log_path(run_dir: RunDir, row: TaskRow | None, evidence: TaskEvidence) -> Path | None:

@@ -10,6 +10,9 @@ from hawk.core.snapshot import SandboxFacts
 from hawk.errors import StorageError
 from hawk.store.rundir import read_json
 
+RECORDER_SOCKET = "recorder.sock"
+"""Name of the socket, in a worker's data directory, at which its recorder is asked for stacks."""
+
 
 class Heartbeat(msgspec.Struct, omit_defaults=True):
     """The worker at one moment.
@@ -18,6 +21,7 @@ class Heartbeat(msgspec.Struct, omit_defaults=True):
         loop_lag: Seconds since the event loop last ran a callback that it was given; 0 when it answers.
         rss: Resident memory, bytes.
         cpu: CPU seconds so far.
+        open_files: File descriptors in use.
         http_retries: By `<sample id>/<epoch>@<eval id>`.
         sandboxes: Those that live, by the same.
         sandbox_waits: What attempts wait for whose sandbox is being made, by the same.
@@ -29,6 +33,7 @@ class Heartbeat(msgspec.Struct, omit_defaults=True):
     loop_lag: float = 0.0
     rss: int = 0
     cpu: float = 0.0
+    open_files: int = 0
     http_retries: dict[str, int] = {}
     sandboxes: dict[str, SandboxFacts] = {}
     sandbox_waits: dict[str, str] = {}

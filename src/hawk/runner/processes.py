@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -134,6 +135,23 @@ class Worker:
     def signal(self, name: str) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, getattr(signal, name))
+
+
+class Wakeup:
+    """Lets a wait end as soon as a child ends or a signal arrives."""
+
+    def __init__(self) -> None:
+        self._read, write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def wait(self, seconds: float) -> None:
+        select.select([self._read], [], [], seconds)
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._read, 4096):
+                pass
 
 
 def describe_status(status: int) -> str:

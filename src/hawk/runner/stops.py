@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hawk.bridge.control import ControlError, ControlSocket
@@ -14,20 +15,50 @@ if TYPE_CHECKING:
     from hawk.runner.processes import Worker
 
 
+ASK_AGAIN = 2.0
+"""Seconds between tries: each may hold the supervisor for one."""
+
 _ASKED_OF_INSPECT = {StopAction.SCORE: "score", StopAction.ERROR: "cancel"}
 """Inspect refuses `error` while an attempt has retries left; a canceled one runs again after a resume, too."""
 
 
-def stop_tasks(worker: Worker, action: StopAction) -> None:
+def stop_tasks(worker: Worker, action: StopAction) -> bool:
     """Ask a worker to end all its tasks: running attempts resolve by `action`, queued ones never start.
 
-    A worker that does not answer is asked by signal later (`core.job.STOP_STEPS`).
+    Returns:
+        Whether it took all of it. One that does not answer is asked again (`Unanswered`), at last by signal
+        (`core.job.STOP_STEPS`).
     """
     socket = ControlSocket(worker.data_home)
-    with contextlib.suppress(ControlError):
+    try:
         for task in socket.tasks():
             if task.completed_at is None:
                 socket.cancel_task(task.task_id, _ASKED_OF_INSPECT[action])
+    except ControlError:
+        return False
+    return True
+
+
+class Unanswered:
+    """Workers that did not take a stop, and are asked again: an event loop that is blocked turns again some time."""
+
+    def __init__(self) -> None:
+        self._actions: dict[int, StopAction] = {}
+        self._next = 0.0
+
+    def stop(self, worker: Worker, action: StopAction) -> None:
+        if not stop_tasks(worker, action):
+            self._actions[worker.index] = action
+            self._next = time.monotonic() + ASK_AGAIN
+
+    def ask_again(self, living: Iterable[Worker]) -> None:
+        """Ask those that still live, when it is time again."""
+        if not self._actions or time.monotonic() < self._next:
+            return
+        actions, self._actions = self._actions, {}
+        for worker in living:
+            if worker.index in actions:
+                self.stop(worker, actions[worker.index])
 
 
 def stop_sample(workers: dict[int, Worker], book: Book, asked: StopRequest) -> tuple[bool, str]:

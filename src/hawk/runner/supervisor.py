@@ -11,8 +11,6 @@ It never imports Inspect. Nothing depends on it staying alive: another one takes
 from __future__ import annotations
 
 import os
-import select
-import signal
 import sys
 import time
 import traceback
@@ -29,9 +27,10 @@ from hawk.errors import HawkError, TransitionError
 from hawk.runner import datahome, stops
 from hawk.runner.book import Book, say
 from hawk.runner.environment import EnvironmentBuild
+from hawk.runner.flight import FlightRecorder
 from hawk.runner.launch import Launcher
 from hawk.runner.models import ModelAccess
-from hawk.runner.processes import Reaper, Worker, Zygote, become_subreaper, describe_status, sweep
+from hawk.runner.processes import Reaper, Wakeup, Worker, Zygote, become_subreaper, describe_status, sweep
 from hawk.runner.worker import Exit
 from hawk.store import stoprequests
 from hawk.store.locks import hold
@@ -65,9 +64,11 @@ class Supervisor:
         self.launcher = Launcher(run_dir, self.spec, secrets, settings, zygote, self.models)
         self.machine = job.JobMachine(self.spec.job_id, Limits())
         self.book = Book(run_dir, self.spec)
+        self.flight = FlightRecorder(run_dir, settings.run_base, self.book.note)
         self.workers: dict[int, Worker] = {}
         self.delayed: list[tuple[float, job.StartWorker]] = []
         self.stop_deadline: float | None = None
+        self.unanswered = stops.Unanswered()
         self.enumerator: Worker | None = None
         self.build: EnvironmentBuild | None = None
         self.finished = False
@@ -78,11 +79,11 @@ class Supervisor:
 
     def run(self) -> None:
         """Returns when the job has ended and everything it started is gone."""
-        wake = _wakeup_pipe()
+        wakeup = Wakeup()
+        self.flight.open()
         self.dispatch(job.Start())
         while not self.finished:
-            select.select([wake], [], [], TICK)
-            _drain(wake)
+            wakeup.wait(TICK)
             self.reaper.collect()
             self._watch_preparation()
             self._watch_enumerator()
@@ -90,7 +91,8 @@ class Supervisor:
             self._watch_timers()
             self._watch_stops()
             self._watch_models()
-            self.book.observe(list(self.workers.values()), self.machine)
+            looked = self.book.observe(list(self.workers.values()), self.machine)
+            self.flight.follow(self._running(), self.book if looked else None)
 
     def dispatch(self, event: job.Event) -> None:
         """Feed an event to the machine and carry out what it says, and what follows from that."""
@@ -113,7 +115,7 @@ class Supervisor:
             case job.StartWorker(index=index, identifiers=identifiers):
                 self._start_worker(index, identifiers)
             case job.StopTasks(index=index, action=action):
-                stops.stop_tasks(self.workers[index], action)
+                self.unanswered.stop(self.workers[index], action)
             case job.SignalWorker(index=index, signal=name):
                 self.book.note("worker", str(index), "signaled", f"{name}: the stop took too long")
                 self.workers[index].signal(name)
@@ -241,11 +243,12 @@ class Supervisor:
         assert self.book.plan is not None
         return [task for task in self.book.plan.tasks if task.identifier in identifiers]
 
+    def _running(self) -> list[Worker]:
+        state = self.machine.workers
+        return [w for w in self.workers.values() if state[w.index].state is WorkerState.RUNNING]
+
     def _watch_workers(self) -> None:
-        for worker in list(self.workers.values()):
-            record = self.machine.workers[worker.index]
-            if record.state is not WorkerState.RUNNING:
-                continue
+        for worker in self._running():
             ended, status = worker.ended(self.reaper)
             if ended:
                 self._worker_ended(worker, status)
@@ -258,6 +261,8 @@ class Supervisor:
         self.book.complete_results()
         end = read_json(worker.home / "exit.json", Exit)
         reason = _exit_reason(end, status)
+        if reason and (memory := self.flight.killed_for_memory(worker)):
+            reason = memory
         self.book.note("worker", str(worker.index), "exited", reason)
         unfinished = self.book.unfinished_of(worker.identifiers)
         self.dispatch(
@@ -281,6 +286,7 @@ class Supervisor:
         for start in due:
             if self.machine.workers[start.index].state is WorkerState.STARTING:
                 self._start_worker(start.index, start.identifiers)
+        self.unanswered.ask_again(self._running())
         if self.stop_deadline is not None and now >= self.stop_deadline:
             self.stop_deadline = None
             self.dispatch(job.StopTimedOut())
@@ -313,6 +319,7 @@ class Supervisor:
 
     def _finish(self, instruction: job.Finish) -> None:
         self.launcher.close()
+        self.flight.close()
         sweep(self.spec.job_id)
         datahome.remove(self.settings.run_base, self.run_dir)
         self.models.close()
@@ -336,24 +343,6 @@ def _exit_reason(end: Exit | None, status: int | None) -> str:
     if status is not None:
         return describe_status(status) or "ended without saying how"
     return "died while no supervisor watched" if end is None else f"exited with code {end.code}"
-
-
-def _wakeup_pipe() -> int:
-    """A descriptor that becomes readable when a child ends or a signal arrives."""
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    os.set_blocking(write, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    return read
-
-
-def _drain(fd: int) -> None:
-    try:
-        while os.read(fd, 4096):
-            pass
-    except BlockingIOError:
-        return
 
 
 def _redirect(log: Path) -> None:

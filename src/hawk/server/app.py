@@ -18,7 +18,19 @@ from hawk.engine.protocol import Engine
 from hawk.server import errors
 from hawk.server.context import Context
 from hawk.server.gate import Gate
-from hawk.server.routes import attempts, auth, eval_sets, health, meta, monitoring, public_client
+from hawk.server.routes import (
+    attempts,
+    auth,
+    bundle,
+    eval_sets,
+    health,
+    meta,
+    monitoring,
+    public_client,
+    stacktrace,
+    timeline,
+    trace,
+)
 from hawk.server.services.attempts import Reports
 from hawk.server.services.deletions import Deletions
 from hawk.server.services.feeds import Feeds
@@ -28,11 +40,25 @@ from hawk.server.services.loops import Loops
 from hawk.server.services.middleman import Middleman
 from hawk.server.services.registry import Registry
 from hawk.server.services.submissions import Submissions
+from hawk.server.services.timeline_totals import EvalSetTimelines
+from hawk.server.services.timelines import Timelines
 from hawk.server.wire import install_openapi
 from hawk.store.database import Database, open_database
 from hawk.store.rundir import storage_error
 
-ROUTERS = (health, auth, eval_sets, monitoring, meta, attempts, public_client)
+ROUTERS = (
+    health,
+    auth,
+    eval_sets,
+    monitoring,
+    trace,
+    stacktrace,
+    bundle,
+    meta,
+    timeline,
+    attempts,
+    public_client,
+)
 
 
 def create_app(
@@ -136,6 +162,8 @@ def _build(
         activity=activity,
         logs=LogReader(),
         reports=Reports(registry, database),
+        timelines=Timelines(registry, database, feeds),
+        eval_set_timelines=EvalSetTimelines(registry, database, feeds),
         stopping=stopping,
     )
 

@@ -19,6 +19,8 @@ from hawk.server.services.logs import LogReader
 from hawk.server.services.middleman import Middleman
 from hawk.server.services.registry import Registry
 from hawk.server.services.submissions import Submissions
+from hawk.server.services.timeline_totals import EvalSetTimelines
+from hawk.server.services.timelines import Timelines
 from hawk.store.database import Database
 
 
@@ -44,6 +46,8 @@ class Context:
     activity: Activity
     logs: LogReader
     reports: Reports
+    timelines: Timelines
+    eval_set_timelines: EvalSetTimelines
     stopping: asyncio.Event
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, "hawk-work"))
 

@@ -14,9 +14,9 @@ from hawk.core.snapshot import StatusResponse
 from hawk.core.states import JobStatus
 from hawk.errors import NotFoundError
 from hawk.server.context import Context, Ctx
-from hawk.server.parameters import BAD_ID, JobId, Since
-from hawk.server.services import report
-from hawk.server.services.logs import Logs
+from hawk.server.parameters import BAD_ID, JobId, Since, Word, Words
+from hawk.server.services import report, traces
+from hawk.server.services.logs import Logs, Wanted
 from hawk.server.services.registry import now
 from hawk.server.wire import NOT_MODIFIED, describe, reply, schema
 from hawk.store import queries
@@ -25,6 +25,7 @@ from hawk.store.rundir import JournalEntry, RunDir
 router = APIRouter(prefix="/monitoring/jobs/{job_id}", tags=["monitoring"])
 
 MOST_ENTRIES = 10_000
+Level = Literal["debug", "trace", "http", "info", "warning", "error", "critical"]
 _STATUS = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema(StatusResponse)}
 EVENTS = {
     "text/event-stream": {
@@ -143,11 +144,28 @@ def logs(
     from_start: bool = False,
     limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES)] = 100,
     sort: Literal["asc", "desc"] = "desc",
+    level: Annotated[Level | None, Query(description="This one and above.")] = None,
+    worker: Annotated[
+        Words, Query(description="Whose lines: a worker's number, supervisor, journal.")
+    ] = None,
+    sample: Word = None,
+    cursor: Word = None,
 ) -> Response:
-    """Lines of supervisor, workers and journal, by time."""
+    """Lines of supervisor, workers and journal, by time.
+
+    With the `cursor` of an earlier answer: what was written since, oldest first, about a MiB of each file.
+    """
     run = _existing(ctx, job_id)
-    entries = ctx.logs.read(run, since=since, from_start=from_start, limit=limit, newest_first=sort == "desc")
-    return reply(Logs(entries))
+    about = traces.about(sample, lambda: ctx.feeds.status(job_id))
+    wanted = Wanted(frozenset(worker) if worker else None, level, about)
+    if cursor is not None:
+        return reply(ctx.logs.after(run, cursor, wanted=wanted))
+    newest_first = sort == "desc"
+    return reply(
+        ctx.logs.page(
+            run, since=since, from_start=from_start, limit=limit, newest_first=newest_first, wanted=wanted
+        )
+    )
 
 
 @router.get("/plan", **describe(Plan, errors=BAD_ID))

@@ -1,50 +1,72 @@
 """A job's log lines: supervisor, workers and journal in one list, read from the ends of the files.
 
-Every entry has a time, because clients follow a log by asking for what is later than the last they saw. A line
+Every entry has a time, because clients may follow a log by asking for what is later than the last they saw. A line
 that carries none takes the time at which its part of the file was first seen, and within a file times always
-rise, so nothing is shown twice or lost.
+rise, so nothing is shown twice or lost. That memory ends with the server; a cursor (how much of each file was read)
+does not.
 """
 
 from __future__ import annotations
 
 import bisect
-import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from hawk.core.text import strip_controls
-from hawk.store.rundir import JournalEntry, RunDir
+from hawk.core.recorder.about import About
+from hawk.server.services.loglines import LEVELS, UNKNOWN, LogEntry, Reader, severity
+from hawk.store.rundir import RunDir
 
 CHUNK = 64 * 1024
 MOST = 8 * 1024 * 1024  # bytes read of one file for one answer
-LONGEST = 8192  # characters of one message
+MOST_FILTERED = 32 * 1024 * 1024
+PAGE = 1024 * 1024  # bytes read of one file when going on from a cursor
 _STEP = timedelta(microseconds=1)
-_STAMP = re.compile(r"^\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?:Z|[+-]\d\d:?\d\d)?)\]?[ :\-]*")
-_LEVEL = re.compile(r"\b(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
-_TIME_KEYS = ("timestamp", "time", "ts", "at")
-_TEXT_KEYS = ("message", "msg", "event")
-_LEVEL_KEYS = ("level", "status", "levelname")
-
-
-class LogEntry(msgspec.Struct):
-    """One line. `service` says whose: supervisor, worker/<n> or journal."""
-
-    timestamp: datetime
-    service: str
-    message: str
-    level: str | None = None
-    attributes: dict[str, Any] = {}
 
 
 class Logs(msgspec.Struct):
-    """The body of `GET /monitoring/jobs/{id}/logs`."""
+    """The body of `GET /monitoring/jobs/{id}/logs`.
+
+    Attributes:
+        cursor: Where to go on; None in an answer that begins with the first lines.
+        more: There is more after the cursor already.
+    """
 
     entries: list[LogEntry]
+    cursor: str | None = None
+    more: bool = False
+
+
+class Wanted(NamedTuple):
+    """Which entries are wanted.
+
+    Attributes:
+        services: Whose lines: supervisor, journal, a worker's number; None: everybody's.
+        level: The least level, by name; None: any.
+        about: Lines about one sample; None: all.
+    """
+
+    services: frozenset[str] | None = None
+    level: str | None = None
+    about: About | None = None
+
+    @property
+    def all(self) -> bool:
+        return self == Wanted()
+
+    def source(self, service: str) -> bool:
+        """Whether lines of that service can be."""
+        return self.services is None or service.removeprefix("worker/") in self.services
+
+    def entry(self, entry: LogEntry) -> bool:
+        """Whether that entry is."""
+        if self.level is not None and severity(entry) < LEVELS[self.level]:
+            return False
+        return self.about is None or self.about.log_line(entry.message, entry.attributes)
 
 
 class _Line(NamedTuple):
@@ -67,7 +89,23 @@ class LogReader:
         from_start: bool = False,
         limit: int = 100,
         newest_first: bool = True,
+        wanted: Wanted | None = None,
     ) -> list[LogEntry]:
+        """The entries of `page`."""
+        return self.page(
+            run, since=since, from_start=from_start, limit=limit, newest_first=newest_first, wanted=wanted
+        ).entries
+
+    def page(
+        self,
+        run: RunDir,
+        *,
+        since: datetime | None = None,
+        from_start: bool = False,
+        limit: int = 100,
+        newest_first: bool = True,
+        wanted: Wanted | None = None,
+    ) -> Logs:
         """Entries later than `since`; of more than `limit`, the newest or (oldest first) the oldest.
 
         Args:
@@ -75,16 +113,49 @@ class LogReader:
                 that is so anyway.
             limit: The most entries.
             newest_first: Order of the answer, and which end it keeps.
+            wanted: Which ones; None: all.
         """
+        wanted = wanted or Wanted()
         head = (not newest_first and since is None) or from_start
         entries: list[LogEntry] = []
-        for service, path in _sources(run):
-            lines = _head(path, limit) if head else _tail(path, limit, since, whole=not newest_first)
-            entries += [
-                e for e in self._entries(service, path, lines) if since is None or e.timestamp > since
-            ]
+        ends: dict[str, int] = {}
+        for service, path in _sources(run, wanted):
+            ends[service] = end = _size(path)
+
+            def chosen(lines: list[_Line], service: str = service, path: Path = path) -> Iterator[LogEntry]:
+                found = self._entries(service, path, lines)
+                return (e for e in found if (since is None or e.timestamp > since) and wanted.entry(e))
+
+            if head:
+                entries += _first(path, limit, chosen)
+            else:
+                enough = _enough(limit, since, whole=not newest_first, chosen=chosen, wanted=wanted)
+                entries += chosen(_tail(path, end, enough, MOST if wanted.all else MOST_FILTERED))
         entries.sort(key=lambda entry: entry.timestamp, reverse=newest_first)
-        return entries[:limit]
+        return Logs(entries[:limit], None if head else _cursor(ends))
+
+    def after(self, run: RunDir, cursor: str, *, wanted: Wanted | None = None) -> Logs:
+        """What was written after an earlier answer, oldest first, about a MiB of each file.
+
+        Args:
+            cursor: Of that answer. A file that it does not name is read from its beginning: it is new.
+            wanted: Which entries; None: all.
+        """
+        wanted = wanted or Wanted()
+        known = _positions(cursor)
+        entries: list[LogEntry] = []
+        ends: dict[str, int] = {}
+        more = False
+        for service, path in _sources(run, wanted):
+            begin, end = known.get(service, 0), _size(path)
+            if begin > end:
+                begin = 0  # another file of that name
+            lines = _whole(_lines(_read(path, begin, min(end, begin + PAGE)), begin))
+            ends[service] = lines[-1].offset + len(lines[-1].text) if lines else begin
+            more = more or (end - begin > PAGE and bool(lines))
+            entries += filter(wanted.entry, self._entries(service, path, lines))
+        entries.sort(key=lambda entry: entry.timestamp)
+        return Logs(entries, _cursor(ends), more)
 
     def forget(self, run: RunDir) -> None:
         """The run directory has gone."""
@@ -96,11 +167,12 @@ class LogReader:
         seen = self._note(path)
         last = datetime.min.replace(tzinfo=UTC)
         stamped = False
+        reader = Reader(service)
         for line in lines:
-            entry = _journal_entry(line.text) if service == "journal" else _entry(service, line.text)
+            entry = reader.entry(line.text)
             if entry is None:
                 continue
-            if entry.timestamp is _UNKNOWN:
+            if entry.timestamp is UNKNOWN:
                 entry.timestamp = last + _STEP if stamped else _first_seen(seen, line.offset)
             else:
                 stamped = True
@@ -120,7 +192,8 @@ class LogReader:
             return list(seen)
 
 
-_UNKNOWN = datetime.max.replace(tzinfo=UTC)
+_Chosen = Callable[[list[_Line]], Iterator[LogEntry]]
+_Enough = Callable[[list[_Line]], bool]
 
 
 def _first_seen(seen: list[tuple[int, datetime]], offset: int) -> datetime:
@@ -129,11 +202,52 @@ def _first_seen(seen: list[tuple[int, datetime]], offset: int) -> datetime:
     return seen[min(bisect.bisect_right([size for size, _ in seen], offset), len(seen) - 1)][1]
 
 
-def _sources(run: RunDir) -> Iterator[tuple[str, Path]]:
-    yield "supervisor", run.supervisor_log
-    yield "journal", run.journal_file
-    for index in run.worker_indices():
-        yield f"worker/{index}", run.worker(index) / "output.jsonl"
+def _sources(run: RunDir, wanted: Wanted) -> Iterator[tuple[str, Path]]:
+    workers = run.path / "workers"
+    found = [
+        ("supervisor", run.supervisor_log),
+        ("journal", run.journal_file),
+        ("environment", workers / "environment.log"),
+        ("worker/enumerate", workers / "enumerate" / "output.jsonl"),
+        *((f"worker/{index}", run.worker(index) / "output.jsonl") for index in run.worker_indices()),
+    ]
+    return ((service, path) for service, path in found if wanted.source(service))
+
+
+def _cursor(ends: dict[str, int]) -> str:
+    return ",".join(f"{service}:{end}" for service, end in ends.items())
+
+
+def _positions(cursor: str) -> dict[str, int]:
+    pairs = (part.rpartition(":") for part in cursor.split(","))
+    return {service: int(end) for service, _, end in pairs if end.isascii() and end.isdigit()}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _read(path: Path, begin: int, end: int) -> bytes:
+    try:
+        with path.open("rb") as f:
+            f.seek(begin)
+            return f.read(end - begin)
+    except OSError:
+        return b""
+
+
+def _first(path: Path, limit: int, chosen: _Chosen) -> list[LogEntry]:
+    """The first entries; of the file's first part, if none that is wanted comes before."""
+    count = limit
+    while True:
+        lines = _head(path, count)
+        found = list(chosen(lines))
+        if len(found) >= limit or len(lines) < count:
+            return found[:limit]
+        count *= 8
 
 
 def _head(path: Path, limit: int) -> list[_Line]:
@@ -153,97 +267,47 @@ def _head(path: Path, limit: int) -> list[_Line]:
     return lines
 
 
-def _tail(path: Path, limit: int, since: datetime | None, *, whole: bool) -> list[_Line]:
-    """At least the last `limit` lines or, with `whole`, enough to reach back to `since`; never more than `MOST` bytes."""
+def _tail(path: Path, end: int, enough: _Enough, most: int) -> list[_Line]:
+    """The last lines up to `end`, as many as are enough; never more than `most` bytes."""
     size = CHUNK
-    try:
-        with path.open("rb") as f:
-            end = f.seek(0, 2)
-            while True:
-                start = (
-                    max(0, end - size) // CHUNK * CHUNK
-                )  # the same lines begin later reads: times stay as they were
-                f.seek(start)
-                lines = _split(f.read(end - start), start)
-                if start == 0 or size >= MOST or _enough(lines, limit, since, whole=whole):
-                    return lines
-                size *= 4
-    except OSError:
-        return []
+    while True:
+        start = (
+            max(0, end - size) // CHUNK * CHUNK
+        )  # the same lines begin later reads: times stay as they were
+        data = _read(path, start, end)
+        lines = _lines(data, start)
+        lines = lines[1:] if start else lines  # the first one is cut
+        if start == 0 or size >= most or len(data) < end - start or enough(lines):
+            return lines
+        size *= 4
 
 
-def _split(data: bytes, start: int) -> list[_Line]:
+def _enough(
+    limit: int, since: datetime | None, *, whole: bool, chosen: _Chosen, wanted: Wanted
+) -> Callable[[list[_Line]], bool]:
+    """Whether lines hold the last `limit` that are wanted or, with `whole`, reach back to `since`."""
+
+    def enough(lines: list[_Line]) -> bool:
+        if whole:
+            reader = Reader("")
+            entries = (reader.entry(line.text) for line in lines[:50])
+            first = next((e.timestamp for e in entries if e and e.timestamp is not UNKNOWN), None)
+            return since is not None and first is not None and first <= since
+        return len(lines) > limit and (wanted.all or sum(1 for _ in chosen(lines)) > limit)
+
+    return enough
+
+
+def _lines(data: bytes, start: int) -> list[_Line]:
     lines: list[_Line] = []
     offset = start
     for text in data.splitlines(keepends=True):
         lines.append(_Line(offset, text))
         offset += len(text)
-    return lines[1:] if start else lines  # the first one is cut
+    return lines
 
 
-def _enough(lines: list[_Line], limit: int, since: datetime | None, *, whole: bool) -> bool:
-    if not whole:
-        return len(lines) > limit
-    entries = (_entry("", line.text) for line in lines[:50])
-    first = next((e.timestamp for e in entries if e and e.timestamp is not _UNKNOWN), None)
-    return since is not None and first is not None and first <= since
-
-
-def _journal_entry(line: bytes) -> LogEntry | None:
-    try:
-        entry = msgspec.json.decode(line, type=JournalEntry)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    message = f"{entry.kind} {entry.subject} {entry.state}" + (f": {entry.reason}" if entry.reason else "")
-    attributes = {"kind": entry.kind, "subject": entry.subject, "state": entry.state, **entry.data}
-    return LogEntry(_parse_time(entry.at) or _UNKNOWN, "journal", _plain(message), "info", attributes)
-
-
-def _entry(service: str, line: bytes) -> LogEntry | None:
-    if line.startswith(b"{"):
-        try:
-            fields = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass
-        else:
-            return _from_fields(service, fields, line)
-    text = _plain(line.decode("utf-8", "replace"))
-    if not text:
-        return None
-    stamp = _STAMP.match(text)
-    time = _parse_time(stamp[1].replace(",", ".")) if stamp else None
-    level = _LEVEL.search(text[:80])
-    return LogEntry(
-        time or _UNKNOWN,
-        service,
-        text[stamp.end() :] if stamp and time else text,
-        level[1].lower() if level else None,
-    )
-
-
-def _from_fields(service: str, fields: dict[str, Any], line: bytes) -> LogEntry:
-    time = _parse_time(_pop(fields, _TIME_KEYS))
-    text = _pop(fields, _TEXT_KEYS)
-    level = _pop(fields, _LEVEL_KEYS)
-    message = text if isinstance(text, str) else line.decode("utf-8", "replace")
-    return LogEntry(
-        time or _UNKNOWN, service, _plain(message), str(level).lower() if level is not None else None, fields
-    )
-
-
-def _pop(fields: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((fields.pop(name) for name in names if name in fields), None)
-
-
-def _parse_time(value: Any) -> datetime | None:
-    try:
-        if isinstance(value, (int, float)):
-            return datetime.fromtimestamp(value, UTC)
-        parsed = datetime.fromisoformat(value)
-    except (TypeError, ValueError, OverflowError, OSError):
-        return None
-    return parsed.astimezone(UTC) if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-
-
-def _plain(text: str) -> str:
-    return strip_controls(text).rstrip()[:LONGEST]
+def _whole(lines: list[_Line]) -> list[_Line]:
+    """Without a last line that has no end yet, unless that is longer than a page."""
+    torn = lines and not lines[-1].text.endswith(b"\n") and len(lines[-1].text) < PAGE
+    return lines[:-1] if torn else lines
