@@ -73,6 +73,7 @@ def fill(run: RunDir) -> None:
     sidecar = {"pid": 1, "began": 0, "base": base, "at": base + after, "time": "2026-01-02T03:04:05Z", "actions": lines[:2], "dropped": 0}  # fmt: skip
     (home / "trace.open.json").write_text(json.dumps(sidecar))
     (home / "trace-000000000000000.jsonl.zst").write_bytes(pack(f"{encoded[1]}\n".encode() * 3))
+    (home / "trace-000000000004000.jsonl").write_text(f"{encoded[2]}\n")
     write(home / "output.jsonl", {"logger": "hawk.x", "msg": f"key {SECRET}"}, f"print {SAID}")
     write(home / "heartbeat.json", {"at": "2026-01-02T03:04:05Z", "pid": 1})
     write(home / "stacks" / "odd\x1b]0;x\x07 name.json", {"why": VALUE})
@@ -162,7 +163,7 @@ def test_without_transcripts_nobody_is_quoted(bundles: dict[str, Path]) -> None:
     assert not [name for name in found if name.endswith((".eval", ".db")) or "workspace" in name]
     assert "workspace.tar.zst: what agents left" in found["job/README.txt"].decode()
     expected = {"job.json", "eval-set.yaml", "journal.jsonl", "supervisor.log", "workers/0/trace.jsonl",
-                "workers/0/trace-000000000000000.jsonl.zst", f"{PAIR}/1/result.json", "live/versions.json",
+                "workers/0/trace-000000000000000.jsonl.zst", "workers/0/trace-000000000004000.jsonl.zst", f"{PAIR}/1/result.json", "live/versions.json",
                 "logs/2026-01-02T03-04-05_t_1.eval.header.json", "live/machine.json", "live/processes.json"}  # fmt: skip
     assert {f"job/{name}" for name in expected} <= set(found)
 

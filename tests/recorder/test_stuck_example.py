@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from hawk.core.recorder.stacks import own_frame, waits
+from hawk.server.services.stackrecords import Stacks
 from hawk.store.bundles import open_bundle
 from hawk.store.traces import Traces
 from tests.commandline import EXAMPLES
@@ -65,6 +68,21 @@ def test_the_trace_names_the_command_that_hangs(stuck: tuple[System, str]) -> No
     hung = [row for row in found["in_flight"] if row["detail"] == "shell(command='sleep 100000')"]
     assert sorted((row["sample_id"], row["epoch"]) for row in hung) == [("hung-tool", 1), ("hung-tool", 2)]
     assert all(row["alive"] and row["age_s"] > 0 for row in hung)
+
+
+def test_the_stacks_say_what_each_attempt_waits_for(stuck: tuple[System, str]) -> None:
+    found = msgspec.json.decode(stuck[0].hawk("stacktrace", "--json").stdout, type=Stacks)
+    (record,) = [record for record in found.records if record.worker == 0]
+    said = {
+        who.sample: (chain.label, own.function.rpartition(".")[2] if (own := own_frame(chain.frames)) else "")
+        for chain in waits(record)
+        for who in chain.attempts
+    }
+    assert said["hung-tool"] == ("a command in a sandbox", "execute")
+    assert said["approval"] == ("an approval", "approve")
+    assert said["never-set"] == ("", "wait_for_news")
+    assert said["deadlock"] == ("", "use_both_instruments")
+    assert said["refused"][0] in ("the next try of a model call that failed", "a model's answer")
 
 
 def test_the_logs_tell_of_retries(stuck: tuple[System, str]) -> None:

@@ -28,11 +28,11 @@ from hawk.server.services.bundle_reading import (
     Item,
     Redact,
     cut_lines,
-    inspect_trace,
     joined,
     names,
     newest_first,
     opened,
+    plain_or_zipped,
     read_lines,
     read_whole,
     unpacked,
@@ -113,7 +113,7 @@ def _trace(home: Path, name: str, cut: Callable[[bytes], bytes | None], most: in
     """The end of the trace, and what was in flight there: a sidecar whose offsets fit what is left of the lines."""
     inspects = home / "data" / "inspect_ai" / "traces"
     for file in names(inspects):
-        parts = cut_lines(inspect_trace(inspects / file, most), cut)
+        parts = cut_lines(plain_or_zipped(inspects / file, most), cut)
         yield Item(
             f"{name}/inspect-traces/{file.removesuffix('.gz')}", parts, written=written(inspects / file)
         )
@@ -154,15 +154,16 @@ def _segments(home: Path, workers: list[str], redact: Redact, cut: Callable[[byt
         path
         for worker in workers
         for file in names(home / worker)
-        if (path := home / worker / file).match("trace-*.jsonl.zst")
+        if (path := home / worker / file).match("trace-*.jsonl") or path.match("trace-*.jsonl.zst")
     ]
     taken = Count()
     for path in sorted(found, key=lambda path: written(path) or 0.0, reverse=True):
-        name = f"workers/{path.parent.name}/{path.name}"
+        name = f"workers/{path.parent.name}/{path.name.removesuffix('.zst')}.zst"
         if taken.total > EARLIER:
             yield Gone(name, "an earlier part of the trace")
             continue
-        lines = cut_lines(taken.count(unpacked(path)), cut)
+        parts = unpacked(path) if path.suffix == ".zst" else plain_or_zipped(path, 2 * EARLIER)
+        lines = cut_lines(taken.count(parts), cut)
         yield Item(name, map(pack, joined(redact(lines))), written=written(path), redacted=True)
 
 

@@ -90,8 +90,8 @@ def read_lines(path: Path, most: int) -> Iterator[tuple[int, bytes]]:
             offset += len(line)
 
 
-def inspect_trace(path: Path, most: int) -> Iterator[bytes]:
-    """The parts of a trace that Inspect itself has kept, and maybe packed."""
+def plain_or_zipped(path: Path, most: int) -> Iterator[bytes]:
+    """The parts of a file's first `most` bytes, unpacked where its name ends in `.gz`."""
     unpacker = zlib.decompressobj(wbits=31) if path.suffix == ".gz" else None
     with opened(path) as fd:
         while most > 0 and (part := os.read(fd, CHUNK)):
