@@ -28,7 +28,7 @@ def compare(app: App, a: str, b: str, as_json: bool, everything: bool) -> None:
         print_json(body)
         return
     from hawk.cli.compare_text import render
-    from hawk.client import decode
+    from hawk.calls import decode
     from hawk.core.attempts.report import Comparison
 
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -15,8 +15,8 @@ _HEAD = """# The `hawk` command
 <!-- Made by `python -m hawk.cli.docs`. Change the help texts in src/hawk/cli, not this file. -->
 
 Without `HAWK_API_URL`, a server is started on this machine when a command needs one. Where `[ID]` may be left
-out, `watch`, `status`, `logs` and `delete` take the last job; `stop`, `list`, `transcripts`, `report` and
-`eval-set resume` the last eval set.
+out, `watch`, `status`, `logs`, `trace`, `stacktrace`, `bundle` and `delete` take the last job; `stop`, `list`,
+`transcripts`, `report` and `eval-set resume` the last eval set.
 
 Exit codes: `0` done as asked; `1` the job failed, or an error; `2` wrong usage or unknown id; `3` `watch
 --exit-status`: stuck; `report --exit-status`: `1` a pair failed, `2` one has no result; `130` Ctrl-C, which never stops a job.

@@ -24,7 +24,7 @@ def export(app: App, eval_set_id: str, directory: Path) -> None:
     """
     from hawk.cli import report_csv, report_html
     from hawk.cli.untar import unpack
-    from hawk.client import decode
+    from hawk.calls import decode
     from hawk.core.attempts.report import Report
 
     client = app.client

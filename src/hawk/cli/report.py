@@ -115,7 +115,7 @@ def _check_names(eval_set_id: str | None, *files: str | None) -> None:
 
 
 def _decode(body: bytes) -> Report:
-    from hawk.client import decode
+    from hawk.calls import decode
     from hawk.core.attempts.report import Report
 
     return decode(body, Report)

@@ -33,7 +33,7 @@ def watch(app: App, job_id: str | None, no_follow: bool, as_json: bool, exit_sta
 
             snapshot = follow.follow(app, job_id, until_stuck=exit_status)
         raise click.exceptions.Exit(follow.exit_code(snapshot.status, until_stuck=exit_status))
-    from hawk.client import decode
+    from hawk.calls import decode
     from hawk.core.snapshot import StatusResponse
 
     body = app.client.status_json(job_id)

@@ -16,6 +16,9 @@ line. Nothing here imports a database: supervisor, worker and server all use it.
   logs/                Inspect's log directory
   attempts/            see `hawk.store.attempts`
   workers/<n>/         output.jsonl, exit.json, heartbeat.json, data/
+                       stacks/: see `hawk.store.stacks`
+                       trace.jsonl, trace-<offset>.jsonl[.zst], trace.open.json: see `hawk.bridge.tracesegments`
+  spans/               middleman.jsonl, worker-<n>.jsonl: the timeline's source beside the logs
   supervisor.lock      held while a supervisor lives
   supervisor.log
 ```
