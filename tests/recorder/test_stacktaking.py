@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hawk import pyspy
 from hawk.core.recorder.fatal import read_fatal
 from hawk.core.recorder.stacks import Chain, Frame, StackRecord, Thread, Who
 from hawk.core.recorder.stacktext import render
 from hawk.core.recorder.stalls import LONGEST, Pace, Signs, Stall, stalls
-from hawk.runner import memory, pyspy, stacktaking
+from hawk.runner import memory, stacktaking
 from hawk.runner.processes import Worker
 from hawk.store import stacks
 from tests.system import until

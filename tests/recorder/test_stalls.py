@@ -49,6 +49,12 @@ class Job:
         entries = [e for e in self.system.run_dir(JOB).journal() if e.kind == "worker" and e.state == state]
         return next((e for e in reversed(entries) if word in e.reason or e.data.get("stall") == word), None)
 
+    def activity(self) -> str | None:
+        """What the status says that the first sample does, where it says in which line."""
+        samples = [s for task in self.system.status(JOB).tasks for s in task.samples if s.id == "main"]
+        detail = (samples[0].activity.detail if samples and samples[0].activity else None) or ""
+        return detail if ".py:" in detail else None
+
     def worker(self) -> int:
         """Its pid, as soon as an attempt runs in it."""
 
@@ -98,6 +104,8 @@ def test_a_sleep_in_the_event_loop_is_named_live_and_noted(job: Job) -> None:
     stalled = until("it is noted", lambda: job.noted("stalled", "loop_blocked"), 30)
     assert f"{HERE}:{line('time.sleep(9)')} nap" in stalled.reason
     assert stalled.data["attempt"] == "phases/main/1"
+    said = until("the status says so", job.activity, 10)
+    assert f"{HERE}:{line('time.sleep(9)')} nap" in said
     over = until("its end is noted", lambda: job.noted("goes on", "loop_blocked"), 30)
     assert over.data["since"] < over.data["until"]
     assert over.data["where"] == stalled.data["where"]

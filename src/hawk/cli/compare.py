@@ -27,8 +27,8 @@ def compare(app: App, a: str, b: str, as_json: bool, everything: bool) -> None:
     if as_json:
         print_json(body)
         return
-    from hawk.cli.compare_text import render
     from hawk.calls import decode
+    from hawk.cli.compare_text import render
     from hawk.core.attempts.report import Comparison
 
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

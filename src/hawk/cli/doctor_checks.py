@@ -277,6 +277,26 @@ def _remote(settings: Settings, url: str) -> Check:
     return Check("server", State.OK, f"{url}, version {version}")
 
 
+def stacks(settings: Settings) -> Check:
+    """Whether threads of a process can be seen from outside: what `hawk stacktrace` has while C code holds a worker."""
+    from hawk import pyspy
+
+    child = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()  # it has begun
+        seen = pyspy.dump(child.pid)
+    finally:
+        child.kill()
+        child.communicate()
+    if isinstance(seen, str):
+        detail = f"await chains only, no threads of a worker that C code holds: {clean(seen)}"
+        return Check("stacks", State.WARN, detail, "Allow ptrace of own child processes, or run as root.")
+    return Check("stacks", State.OK, "await chains, and threads from outside by py-spy")
+
+
 def _nearest(path: Path) -> Path:
     """The path itself, or the closest ancestor that exists: where it would be made."""
     return next(p for p in (path, *path.parents) if p.exists())
@@ -294,6 +314,7 @@ CHECKS: dict[str, Callable[[Settings], Check]] = {
     "sandboxes": sandboxes,
     "sandbox store": sandbox_store,
     "docker": docker,
+    "stacks": stacks,
     "server": server,
     "middleman": middleman,
 }

@@ -22,9 +22,9 @@ def export(app: App, eval_set_id: str, directory: Path) -> None:
     DIR gets attempts/<pair>/<k>/ with result.json and, where one was kept, workspace.tar.zst as they are; report.json,
     report.html and attempts.csv. Of a running eval set, what there is by now.
     """
+    from hawk.calls import decode
     from hawk.cli import report_csv, report_html
     from hawk.cli.untar import unpack
-    from hawk.calls import decode
     from hawk.core.attempts.report import Report
 
     client = app.client

@@ -287,9 +287,9 @@ class Collector:
         self.errors["tasks"] = (
             f"worker {worker.index} has not answered for {max(silent, lag):.0f} s: it is busy"
         )
-        return Activity(
-            ActivityType.BLOCKED, f"worker {worker.index}'s event loop does not turn", worker.busy_since
-        )
+        by = f": it is in {worker.held_by}" if worker.held_by else ""
+        detail = f"worker {worker.index}'s event loop does not turn{by}"
+        return Activity(ActivityType.BLOCKED, detail, worker.busy_since)
 
     def _evals_of(self, worker: Worker, rows_by_eval: dict[str, TaskRow]) -> list[tuple[str, str]]:
         """(eval id, identifier) of the evals that a worker runs now."""

@@ -112,6 +112,7 @@ class Worker:
     Attributes:
         home: Its directory in the run directory.
         data_home: Short path to its data directory, for sockets.
+        held_by: Where its event loop stands still, while it does.
     """
 
     index: int
@@ -122,6 +123,7 @@ class Worker:
     started: float = field(default_factory=time.monotonic)
     adopted: bool = False
     busy_since: str | None = None
+    held_by: str | None = None
 
     def ended(self, reaper: Reaper) -> tuple[bool, int | None]:
         """Whether it has ended, and its wait status where the kernel told us."""

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from hawk import pyspy
 from hawk.core.recorder.stacks import StackRecord, Thread
-from hawk.runner import pyspy
 from hawk.runner.heartbeat import RECORDER_SOCKET, read_heartbeat
 from hawk.runner.processes import Worker
 from hawk.store import stacks

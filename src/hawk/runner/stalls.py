@@ -28,6 +28,9 @@ PERIOD = 1.0
 RECENT = 30.0
 """Seconds for which a look at memory counts as one just before the end."""
 
+_HOLDING = (Stall.LOOP_BLOCKED, Stall.SILENT)
+"""Stalls in which one thing runs and nothing else."""
+
 Note = Callable[[str, str, str, str, dict[str, Any]], None]
 """Writes a line of the journal: kind, subject, state, reason, data."""
 
@@ -150,8 +153,10 @@ class StallWatch:
         path = _keep(worker, record)
         first = stall not in watched.since
         since = watched.since.setdefault(stall, datetime.now(UTC) - timedelta(seconds=seconds))
-        where = _where(record) if stall in (Stall.LOOP_BLOCKED, Stall.SILENT) else {}
+        where = _where(record) if stall in _HOLDING else {}
         watched.where[stall] = where
+        if stall in _HOLDING:
+            worker.held_by = where.get("where")
         data = {"stall": stall, "worker": worker.index, "since": since.isoformat(), **where}
         if path is not None:
             data["record"] = path
@@ -161,6 +166,8 @@ class StallWatch:
 
     def _over(self, worker: Worker, watched: _Watched, stall: Stall) -> None:
         watched.pace.over(stall)
+        if stall in _HOLDING:
+            worker.held_by = None
         since, until = watched.since.pop(stall, datetime.now(UTC)), datetime.now(UTC)
         where = watched.where.pop(stall, {})
         data = {"stall": stall, "worker": worker.index, "since": since.isoformat(), **where}
