@@ -13,11 +13,11 @@ from pathlib import Path
 
 from hawk.cli.outfile import unwritable, write_whole
 from hawk.cli.text import clean, shorten
+from hawk.core.parts import Parts
 from hawk.errors import HawkError
 
 ROOT = "attempts"
 BLOCK = 512
-PIECE = 1 << 20
 LONGEST_NAME = 255
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -33,7 +33,7 @@ def unpack(parts: Iterable[bytes], directory: Path) -> tuple[int, int]:
         HawkError: The stream is damaged, cut, or holds what it must not.
         StorageError: A file can't be written.
     """
-    stream = _Stream(parts)
+    stream = Parts(parts, lambda: HawkError("The export ended too early.", remedy=_AGAIN))
     taken: set[str] = set()
     whole = 0
     while (info := _next(stream)) is not None:
@@ -68,7 +68,7 @@ def _is_safe(name: str) -> bool:
     )
 
 
-def _next(stream: _Stream) -> tarfile.TarInfo | None:
+def _next(stream: Parts) -> tarfile.TarInfo | None:
     """The next file's header; None at the end, which is a block of zeros."""
     block = stream.take(BLOCK)
     if not any(block):
@@ -88,35 +88,6 @@ def _write(path: Path, pieces: Iterator[bytes]) -> None:
     except OSError as ex:
         raise unwritable(path.parent, ex) from ex
     write_whole(path, pieces)
-
-
-class _Stream:
-    """Bytes that come in parts of any length, to be taken in other lengths."""
-
-    def __init__(self, parts: Iterable[bytes]) -> None:
-        self._parts = iter(parts)
-        self._rest = memoryview(b"")
-
-    def take(self, count: int) -> bytes:
-        return b"".join(self.pieces(count))
-
-    def skip(self, count: int) -> None:
-        for _ in self.pieces(count):
-            pass
-
-    def pieces(self, count: int) -> Iterator[bytes]:
-        """The next so many bytes. Raises: HawkError when there are fewer."""
-        while count > 0:
-            if not self._rest:
-                part = next(self._parts, None)
-                if part is None:
-                    raise HawkError("The export ended too early.", remedy=_AGAIN)
-                self._rest = memoryview(part)
-                continue
-            piece = self._rest[: min(count, PIECE)]
-            self._rest = self._rest[len(piece) :]
-            count -= len(piece)
-            yield bytes(piece)
 
 
 _AGAIN = "Export again, into a new directory."

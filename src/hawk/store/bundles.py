@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hawk.core.parts import Parts
 from hawk.core.recorder.bundle import MOST, MOST_FILES
 from hawk.core.zstd import Unpacker, ZstdError
 from hawk.errors import StorageError
@@ -52,8 +53,8 @@ def _extract(path: Path, place: Path) -> str:
     tops: set[str] = set()
     left, files = ROOM, 0
     with path.open("rb") as packed:
-        stream = _Stream(path, packed.read)
-        for name, size, written in _members(stream):
+        stream = Parts(_unpacked(packed.read), lambda: _refused(path, "it is cut short"))
+        for name, size, written in _members(path, stream):
             parts = name.split("/")
             left, files = left - size, files + 1
             tops.add(parts[0])
@@ -78,57 +79,33 @@ def _write(bundle: Path, target: Path, pieces: Iterator[bytes]) -> None:
         raise _refused(bundle, f"it holds {target.name!r} a second time") from ex
 
 
-def _members(stream: _Stream) -> Iterator[tuple[str, int, int]]:
+def _members(path: Path, stream: Parts) -> Iterator[tuple[str, int, int]]:
     """Name, size and time of each file; its content must be taken before the next."""
     long_name: str | None = None
     while any(block := stream.take(_BLOCK)):
         try:
             info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except (tarfile.TarError, ValueError) as ex:
-            raise _refused(stream.path, "it is no tar file") from ex
+            raise _refused(path, "it is no tar file") from ex
         if info.type == tarfile.XHDTYPE and 0 <= info.size <= _LONG_NAME:
             records = stream.take(info.size)
             if b" size=" in records:  # which is for files of more than 8 GiB
-                raise _refused(stream.path, "it holds more than a bundle does")
+                raise _refused(path, "it holds more than a bundle does")
             found = _RECORD.search(records)
             long_name = found[1].decode("utf-8", "replace") if found else None
             stream.skip(-info.size % _BLOCK)
             continue
         if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or info.size < 0:
-            raise _refused(stream.path, f"it holds {info.name[:100]!r}, which is no plain file")
+            raise _refused(path, f"it holds {info.name[:100]!r}, which is no plain file")
         yield long_name or info.name, info.size, min(max(0, int(info.mtime)), _LATEST)
         long_name = None
 
 
-class _Stream:
-    """Unpacked bytes, to be taken in any lengths."""
-
-    def __init__(self, path: Path, read: Callable[[int], bytes]) -> None:
-        self.path = path
-        self._read = read
-        self._unpacker = Unpacker()
-        self._rest = memoryview(b"")
-
-    def take(self, count: int) -> bytes:
-        return b"".join(self.pieces(count))
-
-    def skip(self, count: int) -> None:
-        for _ in self.pieces(count):
-            pass
-
-    def pieces(self, count: int) -> Iterator[bytes]:
-        """The next so many bytes. Raises: StorageError when there are fewer."""
-        while count > 0:
-            if not self._rest:
-                packed = self._read(CHUNK)
-                if not packed:
-                    raise _refused(self.path, "it is cut short")
-                self._rest = memoryview(self._unpacker.feed(packed))
-                continue
-            piece = self._rest[:count]
-            self._rest = self._rest[len(piece) :]
-            count -= len(piece)
-            yield bytes(piece)
+def _unpacked(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """In small steps: a few bytes may unpack to many."""
+    unpacker = Unpacker()
+    while packed := read(CHUNK):
+        yield unpacker.feed(packed)
 
 
 def _refused(path: Path, why: str) -> StorageError:
