@@ -39,7 +39,7 @@ demo: $(VENV)/.installed
 	$(BIN)/hawk eval-set examples/quickstart.yaml --wait
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --dist loadscope $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

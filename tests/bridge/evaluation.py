@@ -6,17 +6,25 @@ of that name exists in `$EVAL_SIGNALS`. While the file `block` exists there, suc
 """
 
 import asyncio
+import gc
 import os
 import sys
 import time
 from pathlib import Path
 
-from inspect_ai import Task, eval_set, task
-from inspect_ai.dataset import Sample
-from inspect_ai.model import ChatMessageTool, ModelAPI, ModelOutput, ModelUsage, get_model, modelapi
-from inspect_ai.scorer import Score, mean, scorer
-from inspect_ai.solver import basic_agent
-from inspect_ai.tool import tool
+gc.disable()
+from hawk.bridge.preload import Preload  # noqa: E402
+
+Preload().finish(worker=False)  # as the process that forks workers does: twice as fast
+gc.freeze()
+gc.enable()
+
+from inspect_ai import Task, eval_set, task  # noqa: E402
+from inspect_ai.dataset import Sample  # noqa: E402
+from inspect_ai.model import ChatMessageTool, ModelAPI, ModelOutput, ModelUsage, get_model, modelapi  # noqa: E402
+from inspect_ai.scorer import Score, mean, scorer  # noqa: E402
+from inspect_ai.solver import basic_agent  # noqa: E402
+from inspect_ai.tool import tool  # noqa: E402
 
 SIGNALS = Path(os.environ["EVAL_SIGNALS"])
 HOSTILE = "\x1b[31mred\x1b[0m ``` \x00 " + "y" * 300

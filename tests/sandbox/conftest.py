@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -20,6 +19,7 @@ from hawk.sandbox.config import BubblewrapConfig
 from hawk.sandbox.errors import SandboxUnsupportedError
 from hawk.sandbox.group import create, create_message
 from hawk.sandbox.prepare import prepare
+from tests.heard import heard
 from tests.sandbox.traces import assert_nothing_left, of_this_process
 
 MakeBox = Callable[..., Awaitable[Box]]
@@ -110,22 +110,10 @@ async def box(keeper: Keeper) -> AsyncIterator[MakeBox]:
 
 
 @pytest.fixture(autouse=True)
-def heard(request: pytest.FixtureRequest) -> Iterator[None]:
+def logs_are_heard(request: pytest.FixtureRequest) -> Iterator[None]:
     """What sandboxes log reaches `caplog` even after an eval in this process has set up logging for itself."""
     if "caplog" not in request.fixturenames:
         yield
         return
-    handler = request.getfixturevalue("caplog").handler
-    logger = logging.getLogger("hawk.sandbox")
-    for name in list(logging.root.manager.loggerDict):
-        if name.startswith("hawk.sandbox"):
-            logging.getLogger(name).disabled = False
-    before = logger.propagate, logger.level, logging.root.manager.disable
-    logging.disable(logging.NOTSET)
-    logger.propagate = False
-    logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
-    yield
-    logger.removeHandler(handler)
-    logger.propagate, logger.level = before[:2]
-    logging.disable(before[2])
+    with heard(request.getfixturevalue("caplog"), "hawk.sandbox"):
+        yield

@@ -85,7 +85,7 @@ def why_not() -> str | None:
     if missing:
         return f"NOT TESTED as an ordinary user: no {' and no '.join(missing)} (util-linux)"
     with directory() as home:
-        tried = run([sys.executable, "-c", "import hawk.sandbox.provider, pytest"], home, 120)
+        tried = run([sys.executable, "-c", "import hawk.sandbox.config, pytest"], home, 120)
     if tried.returncode != 0:
         return f"NOT TESTED as an ordinary user: {sys.executable} does not run as one: {tried.stdout[-300:]}"
     return None

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from hawk.errors import StorageError
+from hawk.runner.heartbeat import RECORDER_SOCKET
 from hawk.store.rundir import RunDir, storage_error
 
 LONGEST = 107 - len("/inspect_ai/control/12345678.sock")
@@ -66,8 +67,9 @@ def link_path(run_base: Path, home: Path) -> Path:
 
 def clear(home: Path) -> None:
     """Remove the sockets that a worker left, with the files that announce them: a killed one can't."""
-    for place in ("control", "acp"):
-        for file in (home / "data" / "inspect_ai" / place).glob("*"):
+    data = home / "data"
+    for pattern in (RECORDER_SOCKET, "inspect_ai/control/*", "inspect_ai/acp/*"):
+        for file in data.glob(pattern):
             file.unlink(missing_ok=True)
 
 

@@ -1,6 +1,6 @@
 """A process that has imported Inspect and forks workers on request.
 
-Importing Inspect costs 1.4 s of CPU; forking costs a few milliseconds. The supervisor starts one zygote (the
+Importing Inspect costs seconds of CPU; forking costs a few milliseconds. The supervisor starts one zygote (the
 server keeps one ready before a job is even submitted) and asks it for each worker over a socket pair.
 A worker is forked twice, so that it becomes a child of the supervisor, which is the nearest subreaper: exit
 codes reach the supervisor, and the zygote may end while workers run on. The end of the socket ends the zygote.
@@ -10,42 +10,41 @@ codes reach the supervisor, and the zygote may end while workers run on. The end
 
 from __future__ import annotations
 
-import collections
 import gc
 import os
 import select
 import socket
 import sys
-from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hawk.runner.wire import RUN, Forked, ForkRequest, receive, send
+from hawk.store.rundir import RunDir
 
-_DONE = object()
+if TYPE_CHECKING:
+    from hawk.bridge.preload import Preload
+
+_SCRIPT = 1_000_000
+"""Of a script that long, so many bytes are looked at for the names of models."""
 
 
-def serve(sock: socket.socket, imports: Iterator[None]) -> ForkRequest | None:
+def serve(sock: socket.socket, preload: Preload) -> ForkRequest | None:
     """Answer fork requests until the socket ends, importing while nobody asks.
 
-    Args:
-        imports: Each step imports a little more of what workers need. An enumeration is not kept waiting for
-            it: it needs little. Workers need all of it, which is imported once for all of them.
+    An enumeration is not kept waiting for all that workers need, which is imported once for all of them.
 
     Returns:
         In a forked worker: its request. In the zygote itself: None, when it is time to exit.
     """
-    ready = False
     while True:
-        while not ready and not _asked(sock):
-            ready = next(imports, _DONE) is _DONE
-            if ready:
-                _share_memory()
+        while not preload.done and not _asked(sock):
+            preload.step()
         request = receive(sock, ForkRequest)
         if request is None:
             return None
-        if request.mode == RUN and not ready:
-            collections.deque(imports, maxlen=0)
-            _share_memory()
-            ready = True
+        preload.know(_job(request))
+        preload.finish(worker=request.mode == RUN)
+        gc.freeze()  # pages that the collector does not write to stay shared with the workers
         read, write = os.pipe()
         try:
             middle = os.fork()
@@ -70,10 +69,19 @@ def serve(sock: socket.socket, imports: Iterator[None]) -> ForkRequest | None:
         send(sock, Forked(pid=int(text)) if text else Forked(error="the forked process died at once"))
 
 
-def _share_memory() -> None:
-    """Keep the collector off what is imported: pages that it does not write to stay shared with the workers."""
-    gc.collect()
-    gc.freeze()
+def _job(request: ForkRequest) -> str:
+    """Text that names the job's models: its specification, its script, the variable with Inspect's default."""
+    text = [request.environ.get("INSPECT_EVAL_MODEL", "")]
+    try:
+        run_dir = RunDir(Path(request.run_dir))
+        text.append(run_dir.spec_file.read_text())
+        script = run_dir.read_spec().script
+        if script is not None:
+            with Path(script).open(errors="replace") as f:
+                text.append(f.read(_SCRIPT))
+    except Exception:  # noqa: S110  # the worker says what is wrong with them
+        pass
+    return "\n".join(text)
 
 
 def _asked(sock: socket.socket) -> bool:
@@ -81,13 +89,15 @@ def _asked(sock: socket.socket) -> bool:
 
 
 def main() -> None:
+    gc.disable()  # imports make objects that stay: looking for garbage among them took a fifth of the time
     sock = socket.socket(fileno=int(sys.argv[1]))
-    from hawk.bridge.preload import preload
+    from hawk.bridge.preload import Preload
     from hawk.runner import worker
 
-    request = serve(sock, preload())
+    request = serve(sock, Preload())
     if request is None:
         os._exit(0)  # taking the interpreter apart would take a second, for nothing
+    gc.enable()
     worker.main(request)
 
 

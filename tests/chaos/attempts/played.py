@@ -20,7 +20,7 @@ from inspect_ai.util import sandbox
 STUBBORN = 5.0
 """Seconds that a stubborn attempt takes to end."""
 
-LATE = 1.5
+LATE = 4.0
 """Seconds that it takes to score a late one."""
 
 HOSTILE = """

@@ -14,7 +14,7 @@ import pytest
 
 from hawk.bridge.evallog import LogCache
 from hawk.bridge.logformat import SampleSummary
-from hawk.client import decode
+from hawk.calls import decode
 from hawk.core.attempts.report import Report
 from hawk.core.attempts.results import Outcome, Result
 from hawk.core.snapshot import Sample, Snapshot
@@ -229,7 +229,7 @@ def test_what_was_in_flight_at_one_kill_runs_after_the_next(stage: Stage) -> Non
 
 
 def test_a_pass_stops_siblings_though_its_worker_died_meanwhile(stage: Stage) -> None:
-    script = {"a": [(0.3, "pass"), (60.0, "stubborn")], "b": [(1.5, "fail"), (1.5, "fail")]}
+    script = {"a": [(0.3, "pass"), (60.0, "stubborn")], "b": [(3.0, "fail"), (3.0, "fail")]}
     stage.play("stopped", script, {"policy": "parallel", "cancel_siblings": True})
     until("its sibling is being stopped", lambda: stage.system.lines("stopped", "canceled"), period=0.02)
     until("its pass is written", lambda: "one/a/1" in stage.results("stopped"), period=0.02)

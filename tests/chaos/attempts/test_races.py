@@ -15,7 +15,7 @@ CANCELING = {"policy": "parallel", "cancel_siblings": True}
 
 
 def test_an_attempt_that_passes_while_its_cancel_is_under_way_has_passed(stage: Stage) -> None:
-    script = {"a": [(0.6, "pass"), (0.1, "late"), (60.0, "fail")]}
+    script = {"a": [(2.0, "pass"), (0.1, "late"), (60.0, "fail")]}
     stage.play("late", script, CANCELING)
     end = stage.system.finish("late")
     assert (end.status, end.progress.completed, end.progress.canceled) == ("complete", 2, 1)
