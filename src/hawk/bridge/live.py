@@ -20,6 +20,10 @@ from hawk.core.recorder.stacks import Who
 __all__ = ["PrerequisiteError", "attempt_of", "current_attempt", "http_retries", "on_task_start"]
 
 
+_KNOWN = "_hawk_who"
+"""Where an attempt in flight keeps its name: it is asked for by each of its tasks, every few seconds."""
+
+
 def current_attempt() -> str | None:
     """The attempt that the calling code runs for, as `<sample id>/<epoch>@<eval id>`; None outside of one."""
     active = sample_active()
@@ -33,7 +37,11 @@ def attempt_of(context: Context) -> Who | None:
 
 
 def _who(active: ActiveSample) -> Who:
-    return Who(active.task, str(active.sample.id), active.epoch, active.sample_uuid)
+    known: Who | None = active.__dict__.get(_KNOWN)
+    if known is None:
+        known = Who(active.task, str(active.sample.id), active.epoch, active.sample_uuid)
+        active.__dict__[_KNOWN] = known
+    return known
 
 
 def _name(active: ActiveSample) -> str:

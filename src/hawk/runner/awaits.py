@@ -22,31 +22,43 @@ DEEPEST = 200
 WhoOf = Callable[[Context], Who | None]
 """Whose a task is, by its context."""
 
-_Key = tuple[tuple[CodeType, int], ...]
+_Key = tuple[int, ...]
+"""Of each frame the `id` of its code and the offset of its instruction, in turn: code objects are slow to hash."""
 
 _STEPS = (CoroutineType, GeneratorType, AsyncGeneratorType)
+
+
+class _Folded:
+    """Tasks with equal chains: how many, and whose, each once."""
+
+    __slots__ = ("attempts", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.attempts: dict[Who, None] = {}
 
 
 def chains(loop: asyncio.AbstractEventLoop, who_of: WhoOf) -> tuple[list[Chain], int]:
     """All chains of a loop's tasks, equal ones folded, most tasks first; and how many tasks there are."""
     tasks = _tasks(loop)
     running = asyncio.current_task(loop)
-    folded: dict[tuple[_Key, str], tuple[int, dict[Who, None]]] = {}
+    codes: dict[int, CodeType] = {}
+    folded: dict[tuple[_Key, str], _Folded] = {}
     for task in tasks:
-        key = tuple(_walk(task.get_coro()))
+        key = tuple(_walk(task.get_coro(), codes))
         if not key:
             continue
         at = key, RUNNING if task is running else _awaited(getattr(task, "_fut_waiter", None))
-        count, attempts = folded.get(at, (0, {}))
+        same = folded.get(at)
+        if same is None:
+            same = folded[at] = _Folded()
+        same.count += 1
         context = _context(task)
         who = who_of(context) if context is not None else None
         if who is not None:
-            attempts[who] = None
-        folded[at] = count + 1, attempts
-    lines: dict[tuple[CodeType, int], Frame] = {}
-    found = [
-        _chain(key, awaits, count, attempts, lines) for (key, awaits), (count, attempts) in folded.items()
-    ]
+            same.attempts[who] = None
+    lines: dict[tuple[int, int], Frame] = {}
+    found = [_chain(key, awaits, same, codes, lines) for (key, awaits), same in folded.items()]
     return sorted(found, key=lambda chain: -chain.count), len(tasks)
 
 
@@ -74,14 +86,17 @@ def _tasks(loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[Any]]:
         return []
 
 
-def _walk(awaitable: Any) -> list[tuple[CodeType, int]]:
-    """(code, offset of the instruction) of each frame, outermost first: lines are looked up for what is left of it.
+def _walk(awaitable: Any, codes: dict[int, CodeType]) -> list[int]:
+    """The key of a chain, outermost frame first: lines are looked up for what is left of it.
 
     Coroutines are nearly all there is, in some ten thousand frames: they are taken first, and by type.
+
+    Args:
+        codes: Takes the code of each frame, by its `id`.
     """
-    found: list[tuple[CodeType, int]] = []
+    found: list[int] = []
     add = found.append
-    while awaitable is not None and len(found) < DEEPEST:
+    while awaitable is not None and len(found) < 2 * DEEPEST:
         if type(awaitable) is CoroutineType:
             frame, awaitable = awaitable.cr_frame, awaitable.cr_await
         elif type(awaitable) is GeneratorType:
@@ -93,7 +108,11 @@ def _walk(awaitable: Any) -> list[tuple[CodeType, int]]:
             continue
         if frame is None:  # it ended meanwhile
             break
-        add((frame.f_code, frame.f_lasti))
+        code = frame.f_code
+        name = id(code)
+        codes[name] = code
+        add(name)
+        add(frame.f_lasti)
     return found
 
 
@@ -110,7 +129,10 @@ def _inside(wrapper: Any) -> Any:
 def _context(task: asyncio.Task[Any]) -> Context | None:
     if sys.version_info >= (3, 12):
         return task.get_context()
-    return next((held for held in gc.get_referents(task) if type(held) is Context), None)
+    for held in gc.get_referents(task):
+        if type(held) is Context:
+            return held
+    return None
 
 
 def _awaited(future: Any) -> str:
@@ -121,18 +143,16 @@ def _awaited(future: Any) -> str:
 
 
 def _chain(
-    key: _Key,
-    awaits: str,
-    count: int,
-    attempts: dict[Who, None],
-    lines: dict[tuple[CodeType, int], Frame],
+    key: _Key, awaits: str, same: _Folded, codes: dict[int, CodeType], lines: dict[tuple[int, int], Frame]
 ) -> Chain:
-    for code, offset in key:
-        if (code, offset) not in lines:
-            lines[code, offset] = Frame(code.co_filename, _line(code, offset), code.co_qualname)
-    frames = tuple(lines[at] for at in key)
+    frames = []
+    for at in zip(key[::2], key[1::2], strict=True):
+        if at not in lines:
+            code = codes[at[0]]
+            lines[at] = Frame(code.co_filename, _line(code, at[1]), code.co_qualname)
+        frames.append(lines[at])
     joined = joins(frames) or bool(awaits and awaits != RUNNING)
-    return Chain(frames, count, list(attempts), joins=joined, awaits=awaits)
+    return Chain(tuple(frames), same.count, list(same.attempts), joins=joined, awaits=awaits)
 
 
 def _line(code: CodeType, offset: int) -> int:
