@@ -62,6 +62,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.sandbox $(ARGS) || missed=1; \
 	$(BIN)/python -m benchmarks.attempts || missed=1; \
 	$(BIN)/python -m benchmarks.middleman || missed=1; \
+	$(BIN)/python -m benchmarks.recorder || missed=1; \
 	exit $$missed
 
 clean:

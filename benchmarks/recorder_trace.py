@@ -63,7 +63,7 @@ def _bars(instance: Hawk, job: str, rounds: int) -> Iterator[Bar]:
     }
     for what, ask in asked.items():
         yield Bar(f"{name}: {what}, over HTTP", 1000 * _median(ask, rounds), 300, "ms", f"{rounds} rounds")
-    command = [instance.command, "trace", job]
+    command: list[str | Path] = [instance.command, "trace", job]
     took = 1000 * median(timed(command, instance.env) for _ in range(rounds))
     yield Bar(f"{name}: hawk trace, the whole command", took, 300, "ms", f"{rounds} rounds")
     grown = _memory(pid, "VmHWM") - rest
