@@ -139,6 +139,8 @@ def test_a_full_disk_is_named_and_nothing_finished_is_lost(tmp_path: Path, small
             lambda: "no space left" in system.status("full").errors.get("storage", ""),
         )
         assert set(completed) <= set(system.completed("full"))
+        assert "worker 0" in system.hawk("stacktrace", "full").stdout  # nothing of it needs room
+        assert "worker" in system.hawk("trace", "full", "-n", "1").stdout
         ballast.unlink()
         end = system.finish("full")
         if end.status != "complete":
