@@ -1,11 +1,14 @@
-"""What holds for every test of this repository: when memory is cleaned up, and which modules come first."""
+"""What holds for every test of this repository: memory, the order of modules, and that `caplog` hears Hawk."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.heard import heard
 
 gc.disable()  # what a collection imports and makes stays: looking for garbage in it took a third of the time
 
@@ -32,3 +35,13 @@ def pytest_collection_finish() -> None:
     """From here on garbage is looked for again, though not among all that was collected."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def hawk_is_heard(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What Hawk logs reaches `caplog` even after an eval in this process has set up logging for itself."""
+    if "caplog" not in request.fixturenames:
+        yield
+        return
+    with heard(request.getfixturevalue("caplog"), "hawk"):
+        yield

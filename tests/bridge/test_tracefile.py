@@ -19,7 +19,6 @@ from inspect_ai._util.trace import TraceFormatter, trace_action
 from hawk.bridge.tracefile import TraceHandler
 from hawk.bridge.tracesegments import CURRENT, TraceFiles, pieces, read_sidecar
 from hawk.core.recorder.trace import parse_line
-from tests.heard import heard
 
 logging.addLevelName(13, "TRACE")
 
@@ -186,7 +185,7 @@ def test_on_a_full_disk_lines_are_dropped_counted_and_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = TraceHandler(tmp_path)
-    with heard(caplog, "hawk.trace"), logger_of(handler) as logger:
+    with logger_of(handler) as logger:
         with no_room_beyond(3000), trace_action(logger, "Model", "gone"):
             fill(logger, 10, size=700)
         fill(logger, 1)

@@ -19,7 +19,6 @@ from hawk.sandbox.config import BubblewrapConfig
 from hawk.sandbox.errors import SandboxUnsupportedError
 from hawk.sandbox.group import create, create_message
 from hawk.sandbox.prepare import prepare
-from tests.heard import heard
 from tests.sandbox.traces import assert_nothing_left, of_this_process
 
 MakeBox = Callable[..., Awaitable[Box]]
@@ -107,13 +106,3 @@ async def box(keeper: Keeper) -> AsyncIterator[MakeBox]:
     """Makes sandboxes: `await box(limits={"memory": "64m"})`."""
     async with boxes_of(keeper) as make:
         yield make
-
-
-@pytest.fixture(autouse=True)
-def logs_are_heard(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What sandboxes log reaches `caplog` even after an eval in this process has set up logging for itself."""
-    if "caplog" not in request.fixturenames:
-        yield
-        return
-    with heard(request.getfixturevalue("caplog"), "hawk.sandbox"):
-        yield

@@ -229,10 +229,11 @@ def test_what_was_in_flight_at_one_kill_runs_after_the_next(stage: Stage) -> Non
 
 
 def test_a_pass_stops_siblings_though_its_worker_died_meanwhile(stage: Stage) -> None:
-    script = {"a": [(0.3, "pass"), (60.0, "stubborn")], "b": [(3.0, "fail"), (3.0, "fail")]}
+    script = {"a": [(0.3, "pass"), (60.0, "stubborn")], "b": [(5.0, "fail"), (5.0, "fail")]}
     stage.play("stopped", script, {"policy": "parallel", "cancel_siblings": True})
     until("its sibling is being stopped", lambda: stage.system.lines("stopped", "canceled"), period=0.02)
     until("its pass is written", lambda: "one/a/1" in stage.results("stopped"), period=0.02)
+    until("the others run", lambda: len(stage.system.lines("stopped", "begin")) == 4, period=0.02)
     kill_workers(stage, "stopped")
     end = stage.system.finish("stopped")
     assert (end.status, end.progress.completed, end.progress.canceled) == ("complete", 3, 1)
