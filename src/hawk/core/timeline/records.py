@@ -157,6 +157,8 @@ class Blocked(msgspec.Struct):
 
 def milliseconds(time: datetime | str | None) -> float | None:
     """A time, or one in ISO 8601, as milliseconds since 1970; None for nothing or nonsense."""
+    if type(time) is datetime and time.tzinfo is not None:  # as nearly all are
+        return time.timestamp() * 1000.0
     try:
         if isinstance(time, str):
             time = datetime.fromisoformat(time)
