@@ -140,6 +140,11 @@ def test_a_busy_regular_expression_is_named_and_so_after_its_worker_was_killed(j
     until("its end is noted", lambda: job.noted("exited", "SIGKILL"), 30)
     kept = [msgspec.json.decode(p.read_bytes(), type=StackRecord) for p in _kept(job)]
     assert any(f.function == "match" for r in kept if r.pid == pid for t in r.threads for f in t.frames)
+    until("the worker runs again", lambda: job.worker() != pid, 60)
+    (before,) = job.stacks("--before").records
+    assert (before.pid, before.live, before.ended) == (pid, False, "killed by SIGKILL")
+    assert {who.sample for chain in waits(before) for who in chain.attempts} == {"main", phases.HOSTILE}
+    assert "hawk stacktrace --before" in job.system.hawk("stacktrace", JOB).stdout
 
 
 def test_a_fault_in_c_leaves_the_stack_of_the_thread_that_died(job: Job) -> None:

@@ -16,6 +16,7 @@ from hawk.cli.context import App, complete_job, pass_app, write_bytes
 @click.option(
     "--all", "everything", is_flag=True, help="Every task and thread, not only what attempts wait in."
 )
+@click.option("--before", is_flag=True, help="What a process did last whose worker was started again.")
 @click.option("--native", is_flag=True, help="Frames of C code too; holds the workers for a moment.")
 @click.option("--json", "as_json", is_flag=True, help="The records as JSON.")
 @pass_app
@@ -25,6 +26,7 @@ def stacktrace(
     sample: str | None,
     worker: int | None,
     everything: bool,
+    before: bool,
     native: bool,
     as_json: bool,
 ) -> None:
@@ -35,6 +37,7 @@ def stacktrace(
     """
     job_id = app.job(job_id)
     query = {"sample": sample, "worker": worker, "native": "true" if native else None}
+    query["before"] = "true" if before else None
     if as_json:
         body = app.client.stacktrace(job_id, format="json", **query)
     else:

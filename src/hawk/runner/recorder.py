@@ -62,6 +62,8 @@ class Recorder:
         registry.ended = self._sandbox_ended
         with contextlib.suppress(OSError):  # a full disk: the evaluation runs all the same
             stacks.folder(self._home).mkdir(exist_ok=True)
+            with contextlib.suppress(StorageError):
+                stacks.bury(self._home)
             self._watch_for_faults()
         threading.Thread(target=self._run, name="hawk-recorder", daemon=True).start()
 

@@ -12,6 +12,8 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from hawk.core.recorder.fatal import read_fatal
 from hawk.core.recorder.stacks import StackRecord
 from hawk.errors import StorageError
@@ -19,6 +21,9 @@ from hawk.store.rundir import read_json, write_json
 
 MOST = 24
 """Records that are kept of a worker: a stall is recorded at growing intervals, so this is several stalls' worth."""
+
+DIED = "died"
+"""Why a record is kept that was the last of a process which another one followed."""
 
 _UNSAFE = re.compile(r"[^a-z_]+")
 
@@ -47,6 +52,20 @@ def keep(home: Path, record: StackRecord) -> Path:
     for old in kept(home)[:-MOST]:
         old.unlink(missing_ok=True)
     return path
+
+
+def bury(home: Path) -> None:
+    """Keep what the process before this one wrote last: it died without a word, or it would not be followed."""
+    before = _read(last_file(home))
+    if before is not None:
+        keep(home, msgspec.structs.replace(before, why=DIED))
+        last_file(home).unlink(missing_ok=True)
+
+
+def died(home: Path) -> StackRecord | None:
+    """The last record of the process before the present one; None where there was none."""
+    found = [path for path in kept(home) if path.stem.endswith(f"-{DIED}")]
+    return _read(found[-1]) if found else None
 
 
 def kept(home: Path) -> list[Path]:

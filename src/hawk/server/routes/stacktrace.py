@@ -31,16 +31,23 @@ def stacktrace(
     sample: Annotated[str | None, Query(max_length=500)] = None,
     worker: Annotated[int | None, Query(ge=0, le=100_000)] = None,
     all: bool = False,
+    before: bool = False,
 ) -> Response:
-    """Threads and await chains of each worker: now, where its process lives, else as they were kept last."""
+    """Threads and await chains of each worker: now, where its process lives, else as they were kept last.
+
+    `before`: of workers that were started again, what the process before did last.
+    """
     run = ctx.registry.run(job_id)
     run.read_spec()
-    found = stackrecords.look(ctx.engine, run, native=native, sample=sample, worker=worker)
+    if before:
+        found = stackrecords.look_before(run, worker=worker)
+    else:
+        found = stackrecords.look(ctx.engine, run, native=native, sample=sample, worker=worker)
     pods = ", ".join(f"worker/{record.worker}" for record in found.records)
     if format == "json":
         answer = reply(found)
     else:
-        text = render(found.records, everything=all).encode("utf-8", "replace")
-        answer = Response(text, media_type="text/plain; charset=utf-8")
+        text = render(found.records, everything=all) + stackrecords.started_again(found)
+        answer = Response(text.encode("utf-8", "replace"), media_type="text/plain; charset=utf-8")
     answer.headers["X-Hawk-Stacktrace-Pod"] = pods
     return answer

@@ -67,6 +67,40 @@ def look(engine: Engine, run: RunDir, *, native: bool, sample: str | None, worke
     return Stacks(run.job_id, datetime.now(UTC).isoformat(), live, records, _kept(run))
 
 
+def look_before(run: RunDir, *, worker: int | None) -> Stacks:
+    """What processes of workers that were started again did last, before they died.
+
+    Raises:
+        NotFoundError: None was.
+    """
+    records = []
+    for index in run.worker_indices():
+        record = stacks.died(run.worker(index)) if worker in (None, index) else None
+        if record is not None:
+            record.live, record.ended = False, _last_end(run, index)
+            records.append(record)
+    if not records:
+        raise NotFoundError(
+            f"No worker of {run.job_id!r} was started again after its process had died.",
+            remedy=f"hawk stacktrace {run.job_id}",
+        )
+    return Stacks(run.job_id, datetime.now(UTC).isoformat(), False, records, _kept(run))
+
+
+def started_again(found: Stacks) -> str:
+    """A line about workers whose earlier process can be asked for; empty where there is none."""
+    workers = sorted({kept.worker for kept in found.kept if kept.why == stacks.DIED})
+    if not workers or not found.live:
+        return ""
+    which = ", ".join(map(str, workers))
+    return f"\nStarted again after its process had died: worker {which} (hawk stacktrace --before shows it)\n"
+
+
+def _last_end(run: RunDir, index: int) -> str | None:
+    ends = [e for e in run.journal() if (e.kind, e.subject, e.state) == ("worker", str(index), "exited")]
+    return ends[-1].reason or None if ends else "nobody saw how"
+
+
 def _before(run: RunDir, index: int) -> list[StackRecord]:
     record = stacks.last_record(run.worker(index))
     if record is None:
