@@ -94,10 +94,22 @@ class System:
         if self.server is not None and self.server.poll() is None:
             self.server.terminate()
             self.server.wait(timeout=30)
-        for run in self.run_dirs():
-            for process in self.processes(run.job_id):
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
+        until("its jobs are gone", self._kill_jobs, 30)
+
+    def _kill_jobs(self) -> bool:
+        """Kill what there is; True when there was nothing. A worker that has just been forked holds no lock yet."""
+        found = [process for run in self.run_dirs() for process in self.processes(run.job_id)]
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if "hawk.runner" in " ".join(process.cmdline()) and process.environ().get("HAWK_HOME") == str(
+                    self.home
+                ):
+                    found.append(process)
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(found, timeout=5)
+        return not found
 
     def client(self) -> HawkClient:
         return HawkClient(self._record()["url"], (self.home / "token").read_text().strip())
