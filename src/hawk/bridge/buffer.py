@@ -35,7 +35,7 @@ def find(data_home: Path, log_path: Path) -> Path | None:
     unique by itself, so the spelling need not be known.
     """
     root = data_home / "inspect_ai" / "samplebuffer"
-    found = [(_mtime(p), p) for p in root.glob(f"*/{escape(log_path.name)}.*.db")]
+    found = [(modified(p), p) for p in root.glob(f"*/{escape(log_path.name)}.*.db")]
     return max(found)[1] if found else None
 
 
@@ -43,7 +43,6 @@ class BufferReader:
     """Follows one buffer; memory is bounded for each attempt in it. For one thread."""
 
     def __init__(self, db: Path) -> None:
-        self._uri = f"file:{quote(str(db))}?mode=ro"
         self._db = db
         self._last: int | None = None
         self._held: list[SampleSummary] = []
@@ -80,8 +79,8 @@ class BufferReader:
         while rows := self._rows(query, self._last, _BATCH):
             for row_id, event_id, sample_id, epoch, data in rows:
                 self._last = row_id
-                key = _text(sample_id), int(epoch)
-                if self._add(key, _text(event_id), data):
+                key = as_text(sample_id), int(epoch)
+                if self._add(key, as_text(event_id), data):
                     touched.add(key)
             if len(rows) < _BATCH:
                 break
@@ -123,16 +122,23 @@ class BufferReader:
                 del held[key]
 
     def _rows(self, query: str, *values: int) -> list[tuple[Any, ...]] | None:
-        """All rows, or None when the database can't be read now.
+        return rows(self._db, query, *values)
 
-        A connection lives for one query: one held open would keep the file's blocks after Inspect deleted it.
-        """
-        try:
-            with closing(sqlite3.connect(self._uri, uri=True, timeout=_WAIT)) as connection:
-                connection.text_factory = bytes
-                return connection.execute(query, values).fetchall()
-        except sqlite3.Error:
-            return None
+
+def rows(db: Path, query: str, *values: str | int, wait: float = _WAIT) -> list[tuple[Any, ...]] | None:
+    """All rows, texts as bytes, or None when the database can't be read now. Reading never creates a file.
+
+    A connection lives for one query: one held open would keep the file's blocks after Inspect deleted it.
+
+    Args:
+        wait: Seconds to wait for a lock.
+    """
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(db))}?mode=ro", uri=True, timeout=wait)) as connection:
+            connection.text_factory = bytes
+            return connection.execute(query, values).fetchall()
+    except sqlite3.Error:
+        return None
 
 
 def _brief(event: Event, after: Event | None) -> EventBrief:
@@ -155,11 +161,11 @@ def _summary(data: bytes) -> SampleSummary | None:
         return None
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _mtime(path: Path) -> float:
+def modified(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:

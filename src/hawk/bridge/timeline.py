@@ -6,18 +6,16 @@ Only what timelines need is decoded: the texts of a long conversation are passed
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from functools import cached_property
 from glob import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from hawk.bridge.archive import Archive, ArchiveError
+from hawk.bridge.buffer import as_text, modified, rows
 from hawk.bridge.evallog import LogUnreadable
 from hawk.bridge.logformat import decode_summary
 from hawk.core.timeline.records import EMPTY, EarlierTry, EventRow, SampleRecord
@@ -126,7 +124,7 @@ def buffers(directory: Path, log_name: str | None = None) -> list[Path]:
     A buffer goes when its log is finished; what a killed worker held stays.
     """
     pattern = f"*/{escape(log_name)}.*.db" if log_name else "*/*.db"
-    return sorted(directory.glob(pattern), key=_mtime, reverse=True)
+    return sorted(directory.glob(pattern), key=modified, reverse=True)
 
 
 def buffered(db: Path) -> Iterator[tuple[str, str, int]]:
@@ -171,7 +169,7 @@ def _refers(events: list[EventRow]) -> bool:
 def _texts(db: Path, sample_id: str, epoch: int) -> dict[str, msgspec.Raw]:
     query = "SELECT hash, substr(content, 1, 1000) FROM attachments WHERE sample_id = ? AND sample_epoch = ?"
     return {
-        _text(key): msgspec.Raw(msgspec.json.encode(_text(content)))
+        as_text(key): msgspec.Raw(msgspec.json.encode(as_text(content)))
         for key, content in _rows(db, query, sample_id, epoch)
     }
 
@@ -226,23 +224,5 @@ def _row(data: bytes | msgspec.Raw) -> EventRow | None:
 
 
 def _rows(db: Path, query: str, *values: str | int) -> list[tuple[Any, ...]]:
-    """All rows; none where the buffer can't be read now. Reading never creates a file."""
-    try:
-        with closing(
-            sqlite3.connect(f"file:{quote(str(db))}?mode=ro", uri=True, timeout=_WAIT)
-        ) as connection:
-            connection.text_factory = bytes
-            return connection.execute(query, values).fetchall()
-    except sqlite3.Error:
-        return []
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _mtime(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+    """All rows; none where the buffer can't be read now."""
+    return rows(db, query, *values, wait=_WAIT) or []

@@ -74,7 +74,7 @@ def _most(records: Sequence[StackRecord]) -> str:
 
 
 def _worker(record: StackRecord, everything: bool) -> Iterator[str]:
-    when = datetime.fromisoformat(record.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    when = _clock(record.at)
     state = f"as it is, {when}" if record.live else f"as it was last, {when}"
     yield f"worker {record.worker} (pid {record.pid}), {state}: {_state(record)}"
     if record.ended:

@@ -8,7 +8,7 @@ import msgspec
 
 from hawk.core.recorder.stacks import StackRecord, only
 from hawk.engine.protocol import Engine
-from hawk.errors import NotFoundError, StorageError
+from hawk.errors import NotFoundError
 from hawk.store import stacks
 from hawk.store.rundir import RunDir
 
@@ -77,7 +77,7 @@ def look_before(run: RunDir, *, worker: int | None) -> Stacks:
     for index in run.worker_indices():
         record = stacks.died(run.worker(index)) if worker in (None, index) else None
         if record is not None:
-            record.live, record.ended = False, _last_end(run, index)
+            record.live, record.ended = False, _end(run, index, earlier=True)
             records.append(record)
     if not records:
         raise NotFoundError(
@@ -96,11 +96,6 @@ def started_again(found: Stacks) -> str:
     return f"\nStarted again after its process had died: worker {which} (hawk stacktrace --before shows it)\n"
 
 
-def _last_end(run: RunDir, index: int) -> str | None:
-    ends = [e for e in run.journal() if (e.kind, e.subject, e.state) == ("worker", str(index), "exited")]
-    return ends[-1].reason or None if ends else "nobody saw how"
-
-
 def _before(run: RunDir, index: int) -> list[StackRecord]:
     record = stacks.last_record(run.worker(index))
     if record is None:
@@ -110,15 +105,21 @@ def _before(run: RunDir, index: int) -> list[StackRecord]:
     return [record]
 
 
-def _end(run: RunDir, index: int) -> str | None:
-    """How a worker's process ended, as the journal says; None when it ended well, or nobody saw it."""
-    for entry in reversed(list(run.journal())):
-        if entry.kind == "worker" and entry.subject == str(index):
-            if entry.state == "exited":
-                return entry.reason or None
-            if entry.state in ("started", "adopted"):
-                return "nobody saw how"
-    return None
+def _end(run: RunDir, index: int, *, earlier: bool = False) -> str | None:
+    """How a worker's process ended, as the journal says; None when it ended well.
+
+    Args:
+        earlier: Of the last process that the journal knows the end of, not of the last one there was.
+    """
+    found: str | None = "nobody saw how" if earlier else None
+    for entry in run.journal():
+        if (entry.kind, entry.subject) != ("worker", str(index)):
+            continue
+        if entry.state == "exited":
+            found = entry.reason or None
+        elif entry.state in ("started", "adopted") and not earlier:
+            found = "nobody saw how"
+    return found
 
 
 def _kept(run: RunDir) -> list[Kept]:
@@ -128,7 +129,7 @@ def _kept(run: RunDir) -> list[Kept]:
             try:
                 stamp, _, why = path.stem.partition("-")
                 at = datetime.strptime(stamp, "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC)
-            except (ValueError, StorageError):
+            except ValueError:
                 continue
             found.append(Kept(index, at.isoformat(), why, str(path.relative_to(run.path))))
     return sorted(found, key=lambda kept: kept.at)
