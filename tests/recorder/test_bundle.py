@@ -19,8 +19,9 @@ from hawk.bridge.evallog import read_sample
 from hawk.core.recorder.redact import MARK
 from hawk.core.zstd import pack, unpack
 from hawk.errors import StorageError
+from hawk.server.errors import StreamBrokenError
 from hawk.server.services import bundle_files
-from hawk.server.services.bundles import Bundle, BundleBrokenError
+from hawk.server.services.bundles import Bundle
 from hawk.store.bundles import open_bundle
 from hawk.store.rundir import RunDir
 from hawk.store.traces import Traces
@@ -232,7 +233,7 @@ def test_a_job_that_goes_away_meanwhile_breaks_the_stream_off(service: Service) 
     run = make_run(service.context.settings.root, "going")
     parts = Bundle(service.context, run, transcripts=False).parts()
     run.path.rename(run.path.with_name("gone"))
-    with pytest.raises(BundleBrokenError, match="deleted"):
+    with pytest.raises(StreamBrokenError, match="deleted"):
         list(parts)
 
 

@@ -20,8 +20,9 @@ from hawk.core.attempts.results import Outcome, Pair, Workspace
 from hawk.core.plan import Plan, PlanTask
 from hawk.core.states import JobStatus, SamplePhase
 from hawk.errors import NotFoundError, ServerUnavailableError, StorageError
+from hawk.server.errors import StreamBrokenError
 from hawk.server.services import attempts as service_module
-from hawk.server.services.attempts_export import LARGEST_OCTAL, ExportBrokenError, export, header
+from hawk.server.services.attempts_export import LARGEST_OCTAL, export, header
 from hawk.store.attempts import attempt_directory, workspace_draft, write_result
 from hawk.store.rundir import RunDir, write_json
 from tests.core.attempts.made import result
@@ -317,9 +318,9 @@ def test_files_that_vanish_are_left_out_and_ones_that_shrink_break_the_stream(tm
     stream = export(run)
     next(stream)
     os.truncate(victims[0], 600_000)
-    with pytest.raises(ExportBrokenError):
+    with pytest.raises(StreamBrokenError):
         list(stream)
-    with pytest.raises(ExportBrokenError, match="stopping"):
+    with pytest.raises(StreamBrokenError, match="stopping"):
         list(export(run, stopping=lambda: True))
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hawk.core.recorder.trace import InFlight, Sidecar
+from hawk.core.recorder.trace import Beat, InFlight, Sidecar
 from hawk.core.zstd import Unpacker, ZstdError
 
 CURRENT = "trace.jsonl"
@@ -87,6 +87,14 @@ def read_sidecar(home: Path) -> Sidecar | None:
     """The sidecar; None where there is none that can be read."""
     try:
         return msgspec.json.decode((home / SIDECAR).read_bytes(), type=Sidecar)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def read_beat(home: Path) -> Beat | None:
+    """The worker's last heartbeat; None where there is none that can be read."""
+    try:
+        return msgspec.json.decode((home / "heartbeat.json").read_bytes(), type=Beat)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

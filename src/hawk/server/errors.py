@@ -22,6 +22,10 @@ PROBLEM = "application/problem+json"
 _log = logging.getLogger(__name__)
 
 
+class StreamBrokenError(Exception):
+    """The stream can't be ended as it should: the connection is broken off, so that nobody takes it for whole."""
+
+
 class InvalidRequestError(UsageError):
     """The request's body or parameters have the wrong form."""
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from hawk.bridge.tracesegments import read_beat
 from hawk.core.timeline.records import Blocked, Request, WorkerNote
 from hawk.store.locks import holder
 from hawk.store.rundir import RunDir
@@ -99,8 +100,9 @@ def worker_of(run: RunDir, eval_id: str) -> Worker | None:
     if latest is None:
         return None
     home = run.worker(latest[1])
-    beat = _last_beat(home)
-    return Worker(latest[1], holder(home / "lock"), beat.pid, beat.at)
+    beat = read_beat(home)
+    pid, at = (beat.pid, beat.at) if beat is not None else (None, None)
+    return Worker(latest[1], holder(home / "lock"), pid, at)
 
 
 def lives(run: RunDir, pid: int) -> bool:
@@ -141,24 +143,12 @@ class _TaskLine(msgspec.Struct):
     eval_id: str
 
 
-class _Beat(msgspec.Struct):
-    at: str | None = None
-    pid: int | None = None
-
-
 def _requests_file(run: RunDir) -> Path:
     return run.path / "spans" / "middleman.jsonl"
 
 
 def _note_files(run: RunDir) -> list[Path]:
     return sorted((run.path / "spans").glob("worker-*.jsonl"))
-
-
-def _last_beat(home: Path) -> _Beat:
-    try:
-        return msgspec.json.decode((home / "heartbeat.json").read_bytes(), type=_Beat)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return _Beat()
 
 
 def _all(path: Path, kind: type[T]) -> Iterator[T]:

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hawk.bridge.tracesegments import Pick, TraceFiles
+from hawk.bridge.tracesegments import Pick, TraceFiles, read_beat
 from hawk.core.recorder.about import About
 from hawk.core.recorder.trace import (
     OUTERMOST,
     ActionRow,
-    Beat,
     TraceActions,
     TraceLine,
     TraceWorker,
@@ -225,7 +224,7 @@ def _state(worker: _Worker) -> TraceWorker:
     held = holder(worker.home / "lock")
     pid = sidecar.pid if sidecar is not None else held
     last = datetime.fromtimestamp(worker.files.modified or 0, UTC)
-    beat = _beat(worker.home)
+    beat = read_beat(worker.home)
     if beat is not None and pid in (None, beat.pid):
         last = max(last, _parsed(beat.at) or last)
     return TraceWorker(
@@ -235,13 +234,6 @@ def _state(worker: _Worker) -> TraceWorker:
         last_seen=last.isoformat(),
         dropped=sidecar.dropped if sidecar is not None else 0,
     )
-
-
-def _beat(home: Path) -> Beat | None:
-    try:
-        return msgspec.json.decode((home / "heartbeat.json").read_bytes(), type=Beat)
-    except (OSError, ValueError):
-        return None
 
 
 def _urgency(action: _Action) -> tuple[bool, float]:

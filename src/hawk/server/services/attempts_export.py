@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from hawk.server.errors import StreamBrokenError
 from hawk.store.attempts import FOLDER, attempts_folder
 from hawk.store.rundir import RunDir
 
@@ -23,10 +24,6 @@ LARGEST_OCTAL = 0o77777777777  # above, a size is written in binary, which every
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-class ExportBrokenError(Exception):
-    """The stream can't be ended as it should: the connection is broken off, so that nobody takes it for whole."""
 
 
 class _File(NamedTuple):
@@ -43,20 +40,20 @@ def export(run: RunDir, stopping: Callable[[], bool] = lambda: False) -> Iterato
         stopping: Whether the stream must be given up.
 
     Raises:
-        ExportBrokenError: It was given up, a file became shorter, or the job was deleted under it.
+        StreamBrokenError: It was given up, a file became shorter, or the job was deleted under it.
         OSError: A file can't be read.
     """
     pending = bytearray()
     for file in _files(os.fspath(attempts_folder(run)), FOLDER, 0):
         for part in _member(file):
             if stopping():
-                raise ExportBrokenError("the server is stopping")
+                raise StreamBrokenError("the server is stopping")
             pending += part
             if len(pending) >= CHUNK:
                 yield bytes(pending)
                 pending.clear()
     if not run.spec_file.exists():
-        raise ExportBrokenError(f"{run.job_id} has been deleted")
+        raise StreamBrokenError(f"{run.job_id} has been deleted")
     yield bytes(pending) + bytes(2 * BLOCK)
 
 
@@ -91,7 +88,7 @@ def _member(file: _File) -> Iterator[bytes]:
         while left:
             part = content.read(min(left, CHUNK))
             if not part:
-                raise ExportBrokenError(f"{Path(file.path).name} became shorter")
+                raise StreamBrokenError(f"{Path(file.path).name} became shorter")
             left -= len(part)
             yield part
         yield bytes(-found.st_size % BLOCK)

@@ -12,6 +12,7 @@ from hawk.core.recorder.bundle import MOST, MOST_FILES, README, Kept, LeftOut, r
 from hawk.core.recorder.redact import Redactor, secret_values
 from hawk.core.zstd import Packer, Unpacker
 from hawk.server.context import Context
+from hawk.server.errors import StreamBrokenError
 from hawk.server.services.bundle_files import files
 from hawk.server.services.bundle_live import live, versions
 from hawk.server.services.bundle_reading import Gone, Item
@@ -20,10 +21,6 @@ from hawk.store.rundir import RunDir
 CHUNK = 1 << 16
 """Bytes that are sent together at least: each part is a hop between threads."""
 BLOCK = 512
-
-
-class BundleBrokenError(Exception):
-    """The stream can't be ended as it should: the connection is broken off, so that nobody takes it for whole."""
 
 
 class Bundle:
@@ -53,13 +50,13 @@ class Bundle:
         """The file, part by part.
 
         Raises:
-            BundleBrokenError: The server is stopping, or the job was deleted meanwhile.
+            StreamBrokenError: The server is stopping, or the job was deleted meanwhile.
         """
         packer = Packer()
         pending = bytearray()
         for part in self._tar():
             if self._ctx.stopping.is_set():
-                raise BundleBrokenError("the server is stopping")
+                raise StreamBrokenError("the server is stopping")
             pending += packer.feed(part)
             if len(pending) >= CHUNK:
                 yield bytes(pending)
@@ -73,7 +70,7 @@ class Bundle:
             else:
                 yield from self._member(found)
         if not self._run.path.is_dir():
-            raise BundleBrokenError(f"{self._run.job_id} has been deleted")
+            raise StreamBrokenError(f"{self._run.job_id} has been deleted")
         if self._over:
             why = f"{self._over} files more: a bundle holds {self._most:,} bytes in {MOST_FILES:,} files"
             self._left_out.append(LeftOut("what came last", why))

@@ -9,16 +9,13 @@ from hawk.core.recorder.about import About, Attempt
 from hawk.core.recorder.trace import TraceActions
 from hawk.core.snapshot import Task
 from hawk.errors import ConflictError, NotFoundError
+from hawk.server.errors import StreamBrokenError
 from hawk.server.services.feeds import Served
 from hawk.store.rundir import RunDir
 from hawk.store.traces import Part, Traces
 
 FILE = "trace.jsonl"
 """What the text is called: always the same, because a client that sees another name begins anew."""
-
-
-class TraceBrokenError(Exception):
-    """The stream can't be ended as it should: the connection is broken off, so that nobody takes it for whole."""
 
 
 def about(named: str | None, served: Callable[[], Served]) -> About | None:
@@ -80,15 +77,15 @@ def stream(traces: Traces, run: RunDir, stopping: Callable[[], bool]) -> Iterato
     """All of it, in parts; closes the traces.
 
     Raises:
-        TraceBrokenError: The server is stopping, or the job was deleted meanwhile.
+        StreamBrokenError: The server is stopping, or the job was deleted meanwhile.
     """
     with traces:
         for part in traces.everything():
             if stopping():
-                raise TraceBrokenError("the server is stopping")
+                raise StreamBrokenError("the server is stopping")
             yield part
     if not run.spec_file.exists():
-        raise TraceBrokenError(f"{run.job_id} has been deleted")
+        raise StreamBrokenError(f"{run.job_id} has been deleted")
 
 
 def actions(
