@@ -121,7 +121,8 @@ def test_each_kind_of_wrong_has_its_line_and_the_exit_code_is_1(hawk: CommandLin
         EVAL="#!/bin/sh\nsleep 3600\n",
         **{"solution/done": ""},
     )
-    blocks = "import time\nasync def score(sandbox):\n    time.sleep(3600)\n"
+    # No longer than is needed: nothing can interrupt it, and the thread outlives this test in its process.
+    blocks = "import time\nasync def score(sandbox):\n    time.sleep(10)\n"
     make(folder, "g-blocks", front="score_time_limit: 1", **{"EVAL.py": blocks, "solution/done": ""})
     make(folder, "h-start", front="start: exit 3", EVAL=done, **{"solution/done": ""})
     make(folder, "i-flaky", **{"EVAL.py": FLAKY, "solution/done": ""})

@@ -78,6 +78,9 @@ def test_search_and_pages(database: Database, finished: Evaluation, tmp_path: Pa
     assert {row.id for row in listed(database, tmp_path, search="S2")} == {"s2"}
     assert {row.status for row in listed(database, tmp_path, search="broke tiny")} == {"error"}
     assert listed(database, tmp_path, search="100%_") == []
+    log = finished.log.name
+    assert len(listed(database, tmp_path, search=log)) == len(listed(database, tmp_path, search=log[:10])) == 10
+    assert listed(database, tmp_path, search=log[-12:]) == [], "a part of a random name is no word"
     assert len(listed(database, tmp_path, status=["error", "message_limit"])) == 4
     whole = [row.uuid for row in listed(database, tmp_path)]
     paged = [row.uuid for start in (0, 4, 8) for row in listed(database, tmp_path, offset=start, limit=4)]

@@ -109,7 +109,9 @@ class _Run(Generic[T]):
         if loop is not None and task is not None:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
-        self._home.call_later(_GRACE, self._interrupt)
+        timer = threading.Timer(_GRACE, self._interrupt)  # the caller's loop may be closed by then
+        timer.daemon = True
+        timer.start()
 
     def _interrupt(self) -> None:
         """Raise in the thread: ends a loop of Python code. A call into C is not interrupted."""

@@ -266,7 +266,8 @@ class Book:
         if end.stopped:
             reason = reason or f"stopped ({machine.stopping})"
         why = end.reason or ("stopped" if end.stopped else "its worker ended without an outcome for it")
-        self._close_attempts(why, stopped=end.stopped)
+        asked = end.stopped and end.reason is None  # a person's stop; a job that was halted did not get its way
+        self._close_attempts(why, stopped=asked)
         progress = add_up(count(_rows(e)) for e in self._evidence)
         if self.plan is None:
             status = JobStatus.COMPLETE if end.stopped and end.reason is None else JobStatus.FAILED

@@ -102,7 +102,8 @@ def samples(
     offset: int = 0,
     limit: int = 50,
 ) -> tuple[list[SampleItem], int]:
-    """Finished attempts. Every word of `search` must be found in id, task, model, error, log or be the uuid."""
+    """Finished attempts. Every word of `search` must be found in id, task, model or error, begin the log's
+    name, or be the uuid."""
     query = select(Sample).join(Sample.eval).join(Eval.job).where(Job.deleted_at.is_(None))
     if eval_set_id:
         query = query.where(Eval.job_id == eval_set_id)
@@ -113,7 +114,8 @@ def samples(
             or_(
                 Sample.search_text.contains(word.lower(), autoescape=True),
                 Sample.uuid == word,
-                Sample.location.contains(word, autoescape=True),
+                # From its beginning: the random part of a name would be found by any short word.
+                Sample.location.startswith(word, autoescape=True),
                 Eval.eval_id == word,
             )
         )
