@@ -1,0 +1,14 @@
+"""The rules, a module a layer. Their order is that of the layers; ranking does not depend on it."""
+
+from hawk.core.diagnosis.rule import Rule
+from hawk.core.diagnosis.rules import attempt, healthy, middleman, provider, runner, sandbox, scheduler
+
+RULES: tuple[Rule, ...] = (
+    *provider.RULES,
+    *middleman.RULES,
+    *runner.RULES,
+    *sandbox.RULES,
+    *attempt.RULES,
+    *scheduler.RULES,
+    *healthy.RULES,
+)

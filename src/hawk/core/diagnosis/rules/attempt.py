@@ -1,0 +1,5 @@
+"""Rules of the layer `attempt`."""
+
+from hawk.core.diagnosis.rule import Rule
+
+RULES: tuple[Rule, ...] = ()
