@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from hawk.cli.context import App
 from hawk.cli.mcp_text import CLOSE, HEAD, LABEL, MOST, NOTICE, bounded, fenced, quoted, short
 
-_PLACE = 400  # bytes that the words around a block take
+_PLACE = 600  # bytes that the words around a block take, or the notes about what is gone
 
 
 class Args(BaseModel):
@@ -21,7 +21,9 @@ class Args(BaseModel):
 
 
 class JobArgs(Args):
-    id: str | None = Field(None, description="Id of the job. Left out: the last job of the person who runs Hawk.")
+    id: str | None = Field(
+        default=None, description="Id of the job. Left out: the last job of the person who runs Hawk."
+    )
 
 
 class Untrusted(BaseModel):
@@ -59,7 +61,7 @@ class Result(BaseModel):
     """What a tool answers. `expendable` gives way in its order until the JSON fits."""
 
     expendable: ClassVar[tuple[Expendable, ...]] = ()
-    cut: list[str] = Field([], description="What was left out, and how to get it.")
+    cut: list[str] = Field(default_factory=list, description="What was left out, and how to get it.")
 
     def head(self) -> str:
         """The answer in words. Somebody else's text in it is `Untrusted`, printed."""
@@ -71,39 +73,41 @@ class Result(BaseModel):
 
     def text(self) -> str:
         """The whole text, at most `MOST` bytes."""
-        body = self.head()
+        body, block = self.head(), self.block()
         notes = "".join(f"\n… {line}" for line in self.cut)
         notice = f"{NOTICE}\n\n" if LABEL in body else ""
-        head, left = bounded(body, HEAD - len(notes.encode()) - len(notice.encode()))
+        room = (MOST if block is None else HEAD) - len(notes.encode()) - len(notice.encode()) - _PLACE
+        head, left = bounded(body, room)
         if left:
             head += f"…{CLOSE}\n… the rest is in the structured result"
         head = notice + head + notes
-        block = self.block()
         if block is None:
             return head
-        shown, _ = bounded(block[0], MOST - len(head.encode()) - _PLACE - len(block[1]))
+        shown, _ = bounded(block[0], MOST - len(head.encode()) - len(block[1].encode()) - _PLACE)
         return f"{head}\n\n{fenced(shown, block[1])}"
 
     def fitted(self) -> Self:
         """The same, shortened until its JSON is at most `MOST` bytes, and saying so."""
+        most = MOST - _PLACE
         for spare in self.expendable:
             left = 0
-            while (size := len(self.model_dump_json().encode())) > MOST and getattr(self, spare.field):
-                left += self._shorten(spare, size - MOST)
+            while (size := len(self.model_dump_json().encode())) > most and getattr(self, spare.field):
+                left += self._shorten(spare, most / size)
             if left:
                 self.cut.append(f"{left:,} more in {spare.field!r}: {spare.rest}")
         return self
 
-    def _shorten(self, spare: Expendable, excess: int) -> int:
+    def _shorten(self, spare: Expendable, share: float) -> int:
+        """Keep a share of it, and one less at least. Returns how many items or characters went."""
         value = getattr(self, spare.field)
         if isinstance(value, Untrusted):
-            size = len(value.untrusted.encode())
-            kept, left = bounded(value.untrusted, max(0, size - excess - _PLACE), last=spare.last)
+            size = int(share * len(value.untrusted.encode())) - 1
+            kept, left = bounded(value.untrusted, size, last=spare.last)
             setattr(self, spare.field, Untrusted(untrusted=kept) if kept else None)
             return left
-        count = max(1, len(value) // 8)
-        setattr(self, spare.field, value[count:] if spare.last else value[:-count])
-        return count
+        left = len(value) - min(len(value) - 1, int(share * len(value)))
+        setattr(self, spare.field, value[left:] if spare.last else value[: len(value) - left])
+        return left
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
 
+from hawk.calls import segment
 from hawk.cli import watch_model as model
 from hawk.cli.context import App
 from hawk.cli.mcp_base import Expendable, JobArgs, Result, Tool, Untrusted
@@ -18,6 +19,7 @@ from hawk.core.snapshot import Progress, Snapshot
 VERDICTS = 3
 """Verdicts in a snapshot: the whole diagnosis is a tool of its own."""
 EVIDENCE = 6
+HELD = 5
 
 
 class Counts(BaseModel):
@@ -73,7 +75,9 @@ class Watch(Result):
         Expendable("troubles", "hawk watch ID --json"),
     )
     job_id: str
-    status: str = Field(description="pending, running, waiting_for_capacity, importing, stuck, complete, failed, deleted")
+    status: str = Field(
+        description="pending, running, waiting_for_capacity, importing, stuck, complete, failed, deleted"
+    )
     label: str
     ended: bool
     operation: str | None = Field(description="stopping or paused, beside the status")
@@ -89,13 +93,19 @@ class Watch(Result):
     attention: list[Attention] = Field(description="The attempts that most need attention, worst first.")
     attention_total: int
     troubles: list[Untrusted]
-    verdicts: list[Brief] = Field(description="The first of the diagnosis; hawk_diagnose has all, with evidence.")
+    verdicts: list[Brief] = Field(
+        description="The first of the diagnosis; hawk_diagnose has all, with evidence."
+    )
 
     def head(self) -> str:
         return "\n".join([*self._state(), *self._tasks(), *self._attention()])
 
     def _state(self) -> list[str]:
-        took = f" {'in' if self.ended else 'for'} {duration(self.elapsed_seconds)}" if self.elapsed_seconds else ""
+        took = (
+            f" {'in' if self.ended else 'for'} {duration(self.elapsed_seconds)}"
+            if self.elapsed_seconds
+            else ""
+        )
         lines = [f"{self.job_id}: {self.label}{took}"]
         lines += [f"  why: {self.reason}"] if self.reason else []
         lines += [f"  remedy: {self.remedy}"] if self.remedy else []
@@ -113,12 +123,17 @@ class Watch(Result):
         return ["Tasks:", *rows] if rows else []
 
     def _attention(self) -> list[str]:
-        rows = [f"  {a.task} {a.sample} #{a.attempt} ({a.uuid or 'no uuid yet'}) {a.phase}: {a.what}" for a in self.attention]
+        rows = [
+            f"  {a.task} {a.sample or ''} #{a.attempt} ({a.uuid or 'no uuid yet'}) {a.phase}: {a.what or ''}"
+            for a in self.attention
+        ]
         return [f"Attempts to look at ({self.attention_total:,}):", *rows] if rows else []
 
 
 class WatchArgs(JobArgs):
-    attention: int = Field(12, ge=0, le=100, description="So many of the attempts that most need attention.")
+    attention: int = Field(
+        default=12, ge=0, le=100, description="So many of the attempts that most need attention."
+    )
 
 
 def _watch(app: App, args: WatchArgs) -> Watch:
@@ -197,20 +212,28 @@ class Fact(BaseModel):
 class Verdict(BaseModel):
     """A named cause, and what it is concluded from."""
 
-    number: int = Field(description="What hawk_fix and 'hawk fix' call it, now: ranks change as the job goes on.")
+    number: int = Field(
+        description="What hawk_fix and 'hawk fix' call it, now: ranks change as the job goes on."
+    )
     cause: str
     layer: str
     scope: str
-    severity: str = Field(description="info: it progresses. warning: slowed. stuck: won't go on by itself. fatal: over.")
+    severity: str = Field(
+        description="info: it progresses. warning: slowed. stuck: won't go on by itself. fatal: over."
+    )
     what: Untrusted | None
+    subject: Untrusted | None = Field(description="Which model, worker, tool, task or setting.")
     since: str | None
     clears: str | None = Field(description="When it ends by itself, if it does.")
     who: str | None = Field(description="Who can act: wait, operator, author, provider.")
     attempts: int | None = Field(description="So many attempts it holds.")
     pairs: int | None
+    held: list[Untrusted] = Field(description="Names of some of them.")
     cost_hours: float | None = Field(description="Hours it has cost so far.")
     evidence: list[Fact]
+    weakened: list[str] = Field(description="Sources that it could not be checked against.")
     remedy: str | None
+    fixable: bool = Field(description="Hawk can carry out the remedy itself: hawk_fix, where it is offered.")
     next: str | None = Field(description="The command that comes next.")
 
     def lines(self) -> list[str]:
@@ -218,10 +241,15 @@ class Verdict(BaseModel):
         cost = "" if not self.cost_hours else f", {self.cost_hours:.1f} h lost"
         since = f", since {self.since}" if self.since else ""
         clears = f", clears {self.clears}" if self.clears else ""
-        lines = [f"{self.number}. {self.severity}: {self.layer}/{self.cause} ({self.scope}){since}{held}{cost}{clears}"]
+        lines = [
+            f"{self.number}. {self.severity}: {self.layer}/{self.cause} ({self.scope}){since}{held}{cost}{clears}"
+        ]
         lines += [f"   what: {self.what}"] if self.what else []
         lines += [f"   evidence, {e.source}{f' at {e.at}' if e.at else ''}: {e.fact}" for e in self.evidence]
         lines += [f"   remedy ({self.who}): {self.remedy}"] if self.remedy else []
+        lines += [f"   held, some: {', '.join(map(str, self.held))}"] if self.held else []
+        lines += [f"   hawk_fix can carry it out: n={self.number}"] if self.fixable else []
+        lines += [f"   not checked against: {', '.join(self.weakened)}"] if self.weakened else []
         return lines + ([f"   next: {self.next}"] if self.next else [])
 
 
@@ -240,11 +268,16 @@ class Diagnosis(Result):
     status: str | None
     verdicts: list[Verdict] = Field(description="What blocks most attempts, for good, first.")
     healthy: list[Untrusted]
-    missing: list[Missing] = Field(description="Sources that could not be read: what depends on them is not judged.")
+    missing: list[Missing] = Field(
+        description="Sources that could not be read: what depends on them is not judged."
+    )
 
     def head(self) -> str:
         status = f", {self.status}" if self.status else ""
-        lines = [f"{self.job_id}{status}: {len(self.verdicts) or 'no'} verdicts" + (f" at {self.at}" if self.at else "")]
+        lines = [
+            f"{self.job_id}{status}: {len(self.verdicts) or 'no'} verdicts"
+            + (f" at {self.at}" if self.at else "")
+        ]
         for verdict in self.verdicts:
             lines += verdict.lines()
         lines += [f"healthy: {text}" for text in self.healthy]
@@ -254,7 +287,7 @@ class Diagnosis(Result):
 def _diagnose(app: App, args: JobArgs) -> Diagnosis:
     job_id = app.job(args.id)
     with app.connect() as client:
-        found = client.diagnosis(job_id)
+        found = client.json("GET", f"/monitoring/jobs/{segment(job_id)}/diagnosis", dict[str, Any])
     return Diagnosis(
         job_id=short(found.get("job_id") or job_id),
         at=short(found.get("at")) or None,
@@ -262,20 +295,34 @@ def _diagnose(app: App, args: JobArgs) -> Diagnosis:
         verdicts=[_verdict(n, verdict) for n, verdict in enumerate(found.get("verdicts") or [], 1)],
         healthy=_texts(list(found.get("healthy") or [])),
         missing=[
-            Missing(source=short(source), why=Untrusted.of(why)) for source, why in (found.get("missing") or {}).items()
+            Missing(source=short(source), why=Untrusted.of(why))
+            for source, why in (found.get("missing") or {}).items()
         ],
     )
 
 
 def _verdict(number: int, found: Mapping[str, Any]) -> Verdict:
     return Verdict(
-        number=number,
-        **{name: short(found.get(name)) for name in ("cause", "layer", "scope", "severity")},
-        **{name: short(found.get(name)) or None for name in ("since", "clears", "who")},
-        **{name: found.get(name) for name in ("attempts", "pairs", "cost_hours")},
+        number=found.get("n") or number,
+        cause=short(found.get("cause")),
+        subject=Untrusted.of(found.get("subject"), 80),
+        fixable=bool(found.get("fix")),
+        held=_texts(list(found.get("held") or [])[:HELD]),
+        weakened=[short(source) for source in found.get("weakened") or []],
+        layer=short(found.get("layer")),
+        scope=short(found.get("scope")),
+        severity=short(found.get("severity")),
+        since=short(found.get("since")) or None,
+        clears=short(found.get("clears")) or None,
+        who=short(found.get("who")) or None,
+        attempts=found.get("attempts"),
+        pairs=found.get("pairs"),
+        cost_hours=found.get("cost_hours"),
         what=Untrusted.of(found.get("what"), 300),
         evidence=[
-            Fact(source=short(e.get("source")), fact=Untrusted.of(e.get("fact")), at=short(e.get("at")) or None)
+            Fact(
+                source=short(e.get("source")), fact=Untrusted.of(e.get("fact")), at=short(e.get("at")) or None
+            )
             for e in (found.get("evidence") or [])[:EVIDENCE]
         ],
         remedy=short(found.get("remedy"), 300) or None,

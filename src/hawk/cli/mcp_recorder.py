@@ -18,8 +18,8 @@ from hawk.core.recorder.trace import ActionRow, TraceWorker
 LINE = 300
 """Characters of one line of a log or a trace. More would be the content of calls, which is a transcript's business."""
 
-_SAMPLE = Field(None, description="Only this sample: its uuid, its id, or ID/ATTEMPT.")
-_WORKER = Field(None, ge=0, description="Only this worker, by number.")
+_SAMPLE = Field(default=None, description="Only this sample: its uuid, its id, or ID/ATTEMPT.")
+_WORKER = Field(default=None, ge=0, description="Only this worker, by number.")
 
 
 class Action(BaseModel):
@@ -52,7 +52,9 @@ class Action(BaseModel):
     def __str__(self) -> str:
         whose = f" of {self.task or '?'} {self.sample} #{self.attempt} ({self.uuid})" if self.sample else ""
         died = "" if self.alive else " [its worker died]"
-        return f"{duration(self.age_seconds):>8}  {self.action}{whose}{died}" + (f": {self.detail}" if self.detail else "")
+        return f"{duration(self.age_seconds):>8}  {self.action}{whose}{died}" + (
+            f": {self.detail}" if self.detail else ""
+        )
 
 
 class TracedWorker(BaseModel):
@@ -63,7 +65,9 @@ class TracedWorker(BaseModel):
 
     @classmethod
     def of(cls, worker: TraceWorker) -> TracedWorker:
-        return cls(index=worker.index, alive=worker.alive, pid=worker.pid, last_seen=short(worker.last_seen) or None)
+        return cls(
+            index=worker.index, alive=worker.alive, pid=worker.pid, last_seen=short(worker.last_seen) or None
+        )
 
 
 class Trace(Result):
@@ -83,17 +87,23 @@ class Trace(Result):
         if not self.workers:
             return f"{self.job_id} has no trace: no worker of it has begun to run attempts. hawk_watch says what it waits for."
         alive = sum(worker.alive for worker in self.workers)
-        lines = [f"{self.job_id}: {self.in_flight_total:,} in flight, {alive} of {plural(len(self.workers), 'worker')} alive"]
+        lines = [
+            f"{self.job_id}: {self.in_flight_total:,} in flight, {alive} of {plural(len(self.workers), 'worker')} alive"
+        ]
         return "\n".join([*lines, *(f"  {row}" for row in self.in_flight)])
 
     def block(self) -> tuple[str, str] | None:
-        return ("\n".join(line.untrusted for line in self.lines), "The last lines of the trace") if self.lines else None
+        return (
+            ("\n".join(line.untrusted for line in self.lines), "The last lines of the trace")
+            if self.lines
+            else None
+        )
 
 
 class TraceArgs(JobArgs):
     sample: str | None = _SAMPLE
     worker: int | None = _WORKER
-    lines: int = Field(20, ge=0, le=500, description="So many of the trace's last lines.")
+    lines: int = Field(default=20, ge=0, le=500, description="So many of the trace's last lines.")
 
 
 def _trace(app: App, args: TraceArgs) -> Trace:
@@ -118,7 +128,9 @@ class Stacks(Result):
         Expendable("stacks", "narrow it with 'sample' or 'worker'; hawk stacktrace ID prints all of it"),
     )
     job_id: str
-    stacks: Untrusted | None = Field(description="Await chains and threads, by attempt; what most attempts wait in comes first.")
+    stacks: Untrusted | None = Field(
+        description="Await chains and threads, by attempt; what most attempts wait in comes first."
+    )
 
     def head(self) -> str:
         return f"Stacks of {self.job_id}" + ("" if self.stacks else ": none")
@@ -130,8 +142,8 @@ class Stacks(Result):
 class StackArgs(JobArgs):
     sample: str | None = _SAMPLE
     worker: int | None = _WORKER
-    before: bool = Field(False, description="What a process did last whose worker was started again.")
-    native: bool = Field(False, description="Frames of C code too. Holds the workers for a moment.")
+    before: bool = Field(default=False, description="What a process did last whose worker was started again.")
+    native: bool = Field(default=False, description="Frames of C code too. Holds the workers for a moment.")
 
 
 def _stacktrace(app: App, args: StackArgs) -> Stacks:
@@ -152,7 +164,9 @@ class LogLine(BaseModel):
 
 class Logs(Result):
     expendable: ClassVar = (
-        Expendable("lines", "narrow it with 'level', 'worker' or 'sample'; hawk logs ID -n N prints more", last=True),
+        Expendable(
+            "lines", "narrow it with 'level', 'worker' or 'sample'; hawk logs ID -n N prints more", last=True
+        ),
     )
     job_id: str
     lines: list[LogLine] = Field(description="Newest last.")
@@ -161,20 +175,26 @@ class Logs(Result):
         return f"{self.job_id}: {plural(len(self.lines), 'line')} of its log"
 
     def block(self) -> tuple[str, str] | None:
-        rows = [f"{e.at} [{e.level}] {e.service} {e.message.untrusted if e.message else ''}" for e in self.lines]
+        rows = [
+            f"{e.at} [{e.level}] {e.service} {e.message.untrusted if e.message else ''}" for e in self.lines
+        ]
         return ("\n".join(rows), "The log") if rows else None
 
 
 class LogArgs(JobArgs):
-    lines: int = Field(50, ge=1, le=1000, description="So many of the last lines.")
-    level: Literal["debug", "info", "warning", "error"] | None = Field(None, description="This level and above.")
+    lines: int = Field(default=50, ge=1, le=1000, description="So many of the last lines.")
+    level: Literal["debug", "info", "warning", "error"] | None = Field(
+        default=None, description="This level and above."
+    )
     worker: str | None = Field(
-        None,
+        default=None,
         pattern=r"^(\d{1,6}|supervisor|journal|enumerate|environment)$",
         description="Only of this worker (a number), or supervisor, journal, enumerate (loads tasks), environment (installs).",
     )
-    sample: str | None = Field(None, description="Only lines that name this sample: uuid, id, or ID/ATTEMPT.")
-    hours: float | None = Field(None, gt=0, description="How far back. Left out: everything.")
+    sample: str | None = Field(
+        default=None, description="Only lines that name this sample: uuid, id, or ID/ATTEMPT."
+    )
+    hours: float | None = Field(default=None, gt=0, description="How far back. Left out: everything.")
 
 
 def _logs(app: App, args: LogArgs) -> Logs:
@@ -182,7 +202,13 @@ def _logs(app: App, args: LogArgs) -> Logs:
     since = hours_ago(EVER if args.hours is None else args.hours)
     with app.connect() as client:
         page = client.log_page(
-            job_id, since=since, limit=args.lines, sort="desc", level=args.level, worker=args.worker, sample=args.sample
+            job_id,
+            since=since,
+            limit=args.lines,
+            sort="desc",
+            level=args.level,
+            worker=args.worker,
+            sample=args.sample,
         )
     lines = [
         LogLine(

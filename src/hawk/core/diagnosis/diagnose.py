@@ -7,19 +7,24 @@ most attempts for good comes first.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 
 from hawk.core.diagnosis.about import ABOUT
 from hawk.core.diagnosis.causes import Cause, Layer, Scope, Severity
-from hawk.core.diagnosis.evidence import Evidence
+from hawk.core.diagnosis.evidence import Attempt, Evidence
 from hawk.core.diagnosis.rule import Finding, Rule
 from hawk.core.diagnosis.rules import RULES
-from hawk.core.diagnosis.verdict import Diagnosis, Judged, Verdict
+from hawk.core.diagnosis.verdict import Diagnosis, Fact, Judged, Verdict
 from hawk.core.diagnosis.view import View
+from hawk.core.text import one_line
 
 _SHOWN = 20
 """Names of attempts in a verdict."""
+
+_FACTS = 12
+"""Facts in a verdict: more convince nobody."""
 
 _DEATHS = frozenset({Cause.KILLED, Cause.CRASHED})
 """How a runner ended says little of why its attempts did not end: what held them is met again by a resume."""
@@ -144,17 +149,17 @@ def _verdict(n: int, f: _Found, view: View) -> Verdict:
         layer=about.layer,
         scope=_scope(f, view, count),
         severity=finding.severity,
-        what=finding.what,
+        what=one_line(finding.what, 400),
         who=finding.who or about.who,
-        remedy=finding.remedy or about.remedy,
+        remedy=one_line(finding.remedy or about.remedy, 400),
         next=_fill(finding.next or about.next, words),
         since=finding.since or view.held_since(held),
         clears=finding.clears,
-        evidence=finding.facts,
-        subject=finding.subject,
+        evidence=[_plain(fact) for fact in finding.facts[:_FACTS]],
+        subject=one_line(finding.subject, 200),
         attempts=count,
         pairs=len({(attempt.task, attempt.sample) for attempt in attempts}) or min(count, finding.ended),
-        held=[attempt.name or f"{attempt.sample}/{attempt.epoch}" for attempt in attempts[:_SHOWN]],
+        held=[_name(attempt) for attempt in attempts[:_SHOWN]],
         uuids=uuids,
         cost_hours=round(_cost(finding, held, view) / 3600, 3),
         before_death=not view.job.alive and bool(held or finding.whole) and f.layer is not Layer.RUNNER,
@@ -162,6 +167,14 @@ def _verdict(n: int, f: _Found, view: View) -> Verdict:
         fix=finding.fix,
         doc=about.anchor,
     )
+
+
+def _plain(fact: Fact) -> Fact:
+    return Fact(fact.source, one_line(fact.fact, 500), fact.at)
+
+
+def _name(attempt: Attempt) -> str:
+    return one_line(attempt.name or f"{attempt.sample}/{attempt.epoch}", 200)
 
 
 def _scope(f: _Found, view: View, count: int) -> Scope:
@@ -190,9 +203,7 @@ def _cost(finding: Finding, held: Sequence[int], view: View) -> float:
 
 
 def _fill(text: str, words: dict[str, str]) -> str:
-    """Put names into a command. A name comes from people and providers: it never ends the word that it stands in."""
+    """Put names into a command. They come from people and providers: none ends the word that it stands in."""
     for name, value in words.items():
-        if f"{{{name}}}" in text:
-            plain = value if value and all(c.isalnum() or c in "-_./:@" for c in value) else f"'{value}'"
-            text = text.replace(f"{{{name}}}", plain.replace("'", "") if "'" in value else plain)
+        text = text.replace(f"{{{name}}}", shlex.quote(one_line(value, 200)))
     return text

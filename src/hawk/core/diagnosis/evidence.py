@@ -106,8 +106,10 @@ class ErrorGroup(msgspec.Struct, omit_defaults=True):
         kind: Type of the error, or `limit`.
         message: Of the newest, one line, shortened.
         limit: Which limit, for attempts that one ended.
+        count: How many, tries that were run again included.
         phase: Where it failed: `sandbox`, `setup`, `agent`, `scoring`; empty where that is not known.
         retried: How many of them were tries that were run again.
+        attempts: How many attempts they are of.
         examples: Names of some, `task/sample/attempt`, newest first.
     """
 
@@ -118,6 +120,7 @@ class ErrorGroup(msgspec.Struct, omit_defaults=True):
     limit: str | None = None
     phase: str = ""
     retried: int = 0
+    attempts: int = 0
     first_at: str | None = None
     last_at: str | None = None
     examples: list[str] = []
@@ -133,8 +136,12 @@ class Wait(msgspec.Struct, omit_defaults=True):
         innermost: `file:line function` of the innermost frame.
         awaits: What that frame waits for, as the recorder says (`Event`, `Lock`, `Future`, `Semaphore`, …).
         label: The same in words: `a model's answer`, `a subprocess`, …; empty where it has no name.
-        frames: Function names, outermost first, at most 30.
+        frames: Function names, outermost first, the innermost 30.
         at: When the chains were taken.
+        kind: Of `core.recorder.waitkinds.WaitKind`: what has to happen before it goes on.
+        since: Since when it has been seen at this place, without a break.
+        looks: In how many records, one after the other.
+        others: Kinds of what other tasks of the attempt's own work wait for.
     """
 
     place: str
@@ -144,6 +151,10 @@ class Wait(msgspec.Struct, omit_defaults=True):
     own: bool = False
     frames: list[str] = []
     at: str | None = None
+    kind: str = ""
+    since: str | None = None
+    looks: int = 0
+    others: list[str] = []
 
 
 class Call(msgspec.Struct, omit_defaults=True):
@@ -172,6 +183,9 @@ class Process(msgspec.Struct, omit_defaults=True):
         busy: Share of a core over the last looks.
         io: Bytes read and written per second over the last looks.
         quiet: Seconds for which neither CPU nor I/O moved.
+        deadline: Seconds left until a `timeout` that it runs under ends it; None without one.
+        background: No command that runs now started it: a daemon, or what an earlier command left.
+        service: Which sandbox of the attempt it runs in, where that is not the default one.
     """
 
     command: str
@@ -182,6 +196,9 @@ class Process(msgspec.Struct, omit_defaults=True):
     busy: float = 0.0
     io: float = 0.0
     quiet: float = 0.0
+    deadline: float | None = None
+    background: bool = False
+    service: str = ""
 
 
 class Repeat(msgspec.Struct, omit_defaults=True):
@@ -207,6 +224,9 @@ class Retrying(msgspec.Struct, omit_defaults=True):
         until: When the next try is.
         status: HTTP status of the last failure.
         error: Type of the exception.
+        kind: Of `calls.Kind`, of the last failure; empty where that is not known.
+        said: The beginning of what was said.
+        model: `provider/model`, as in `Model`.
     """
 
     count: int
@@ -215,6 +235,9 @@ class Retrying(msgspec.Struct, omit_defaults=True):
     until: str | None = None
     status: int | None = None
     error: str = ""
+    kind: str = ""
+    said: str = ""
+    model: str = ""
 
 
 class Try(msgspec.Struct, omit_defaults=True):
@@ -223,6 +246,21 @@ class Try(msgspec.Struct, omit_defaults=True):
     at: str
     error: str
     seconds: float = 0.0
+
+
+class Unreached(msgspec.Struct, omit_defaults=True):
+    """Results of an attempt's tools that speak of a network which is not there.
+
+    Attributes:
+        count: Among the last results that are remembered; `of`: how many those are.
+        said: The words of the newest.
+    """
+
+    count: int
+    of: int
+    said: str = ""
+    since: str | None = None
+    last_at: str | None = None
 
 
 class Attempt(msgspec.Struct, omit_defaults=True):
@@ -236,7 +274,8 @@ class Attempt(msgspec.Struct, omit_defaults=True):
         outcomes: Of its last model calls, newest last, S or F.
         tries: Earlier tries that errored, newest last.
         expected: Seconds that it is expected to take in all, from earlier runs.
-        scorer: Which scorer runs, while one does.
+        scorer: Which scorer runs, while one does and that is known.
+        unreached: The network that its commands look for is not there.
     """
 
     task: str
@@ -265,6 +304,7 @@ class Attempt(msgspec.Struct, omit_defaults=True):
     tries: list[Try] = []
     expected: float | None = None
     scorer: str | None = None
+    unreached: Unreached | None = None
 
 
 class Stalled(msgspec.Struct, omit_defaults=True):
@@ -292,6 +332,7 @@ class Worker(msgspec.Struct, omit_defaults=True):
         state: `starting`, `running`, `exited`.
         control: `ok`, `busy` (no answer in time), `gone` (nobody listens), `unknown`.
         control_since: Since when it is not ok.
+        answered: It has answered before.
         beat: Seconds since its last heartbeat; None before the first.
         lag: Seconds for which its event loop had not answered at that heartbeat.
         lags: The longest such lag of each of the last looks, newest last.
@@ -313,6 +354,7 @@ class Worker(msgspec.Struct, omit_defaults=True):
     control: str = "unknown"
     control_since: str | None = None
     control_error: str = ""
+    answered: bool = False
     beat: float | None = None
     lag: float = 0.0
     lags: list[float] = []
@@ -356,7 +398,9 @@ class Lane(msgspec.Struct, omit_defaults=True):
     Attributes:
         limit: Requests at once just now; `most` is the ceiling that was configured.
         paused_until, paused_why: A provider said to wait.
-        p50, p95: Seconds from sending to the answer's end, of the last calls.
+        p50, p95: Seconds from sending to the first byte of the answer, of the last calls.
+        per_minute: Requests of all jobs that were let through in the last minute.
+        refused, errors: 429 and other failures of all jobs in the last minute.
     """
 
     limit: float = 0.0
@@ -373,6 +417,8 @@ class Lane(msgspec.Struct, omit_defaults=True):
     p50: float | None = None
     p95: float | None = None
     per_minute: float | None = None
+    refused: int = 0
+    errors: int = 0
 
 
 class OpenRequest(msgspec.Struct, omit_defaults=True):
@@ -412,11 +458,12 @@ class CallGroup(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         kind: Of `calls.Kind`.
-        streak: How many of them were the model's last ones, without another kind of end between: 0 when the newest
-            request of this model ended differently.
+        streak: How many of them came after the model's last good answer: 0 when the newest request of this model was
+            answered well. Those that a client left don't count as an answer, nor as a failure.
         seconds: Durations of the last ones, newest last, at most 20.
         said: The beginning of the newest error of the provider.
-        uuids: Of the attempts that made them, newest last, at most 1,000, each once.
+        uuids: Of the attempts whose last request ended so, newest last, at most 1,000.
+        again: How many of them were made by an attempt whose last one ended so, too.
         direct: A request of the same kind past the middleman was answered: True or False; None: it was not tried.
     """
 
@@ -434,6 +481,7 @@ class CallGroup(msgspec.Struct, omit_defaults=True):
     retry_after: float | None = None
     uuids: list[str] = []
     direct: bool | None = None
+    again: int = 0
 
 
 class Probe(msgspec.Struct, omit_defaults=True):
@@ -460,6 +508,8 @@ class Model(msgspec.Struct, omit_defaults=True):
         last_ok: When one was answered well last.
         ok_seconds: Durations of the last good ones, newest last, at most 50.
         direct: The provider answers without the middleman.
+        failing: Failures since the last good answer, of every kind; `failing_since`: when the first of them came.
+        url: Where the provider is.
     """
 
     provider: str
@@ -474,6 +524,9 @@ class Model(msgspec.Struct, omit_defaults=True):
     ok_seconds: list[float] = []
     probe: Probe | None = None
     direct: Probe | None = None
+    failing: int = 0
+    failing_since: str | None = None
+    url: str = ""
 
 
 class Disk(msgspec.Struct, omit_defaults=True):

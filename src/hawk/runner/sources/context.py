@@ -23,6 +23,7 @@ class Context:
 
     Attributes:
         snapshot: As it was built last; not changed any more.
+        enumerator: The process that loads the tasks, while it does.
         workers: Those that live.
         attempts: By uuid, the attempts in flight of the evidence that is being filled: sources amend them.
         keys: The same by (task identifier, sample id, epoch).
@@ -36,6 +37,7 @@ class Context:
     plan: Plan | None = None
     workers: Sequence[Worker] = ()
     models: ModelAccess | None = None
+    enumerator: Worker | None = None
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
     keys: Mapping[tuple[str, str, int], Attempt] = field(default_factory=dict)
 
@@ -45,7 +47,6 @@ class Reader(Protocol):
 
     Attributes:
         source: Its name in `Evidence.missing`, when `fill` raises.
-        slow: It may take long (a disk, a socket): it is read at most once in five seconds.
     """
 
     source: causes.Source

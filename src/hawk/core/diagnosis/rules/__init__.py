@@ -1,12 +1,26 @@
 """The rules, a module a layer. Their order is that of the layers; ranking does not depend on it."""
 
 from hawk.core.diagnosis.rule import Rule
-from hawk.core.diagnosis.rules import attempt, healthy, middleman, provider, runner, sandbox, scheduler
+from hawk.core.diagnosis.rules import (
+    attempt,
+    ends,
+    healthy,
+    middleman,
+    provider,
+    runner,
+    sandbox,
+    scheduler,
+    starting,
+    storage,
+)
 
 RULES: tuple[Rule, ...] = (
     *provider.RULES,
     *middleman.RULES,
     *runner.RULES,
+    *ends.RULES,
+    *storage.RULES,
+    *starting.RULES,
     *sandbox.RULES,
     *attempt.RULES,
     *scheduler.RULES,

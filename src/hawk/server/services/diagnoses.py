@@ -1,0 +1,46 @@
+"""The diagnosis of a job: from the evidence that its supervisor keeps, and what only the server knows.
+
+While the runner lives its evidence is seconds old. After its death the last one stays; the server adds that the runner
+is gone, and how. A job that nobody has started yet, or that an older version ran, has what its snapshot says.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hawk.core.diagnosis.causes import Source
+from hawk.core.diagnosis.diagnose import explain
+from hawk.core.diagnosis.verdict import Diagnosis
+from hawk.core.text import one_line
+from hawk.server.context import Context
+from hawk.server.services.registry import now
+from hawk.store.evidence import evidence_of
+
+STALE = 60.0
+"""Seconds after which the evidence of a living runner is old: it is taken every two seconds, a minute on a huge job."""
+
+
+def diagnosis_of(ctx: Context, job_id: str) -> Diagnosis:
+    """What a job waits for, and why.
+
+    Raises:
+        NotFoundError: There is no such job.
+    """
+    run = ctx.registry.run(job_id)
+    snapshot = ctx.feeds.status(job_id).snapshot
+    evidence = evidence_of(run, snapshot)
+    job, liveness = evidence.job, ctx.engine.liveness(job_id)
+    moment = now()
+    evidence.amended = moment.isoformat()
+    job.status = snapshot.status
+    if snapshot.status.terminal:
+        job.reason, job.remedy = snapshot.reason, snapshot.remedy
+    job.alive = liveness.alive or (ctx.registry.get(job_id) is not None and not snapshot.status.terminal)
+    if not job.alive and job.phase != "ended":
+        job.ended_how = liveness.detail or one_line(snapshot.reason or "", 300) or None
+    if job.alive:
+        taken = datetime.fromisoformat(evidence.at)
+        if (age := (moment - taken).total_seconds()) > STALE and evidence.attempts:
+            evidence.missing[Source.ENGINE] = f"its supervisor has said nothing for {age:.0f} s"
+        return explain(evidence, moment if job.phase == "queued" else taken)
+    return explain(evidence, datetime.fromisoformat(evidence.at))
