@@ -55,6 +55,7 @@ docs: $(VENV)/.installed-dev
 	$(BIN)/python -m hawk.config.schema
 	$(BIN)/python -m hawk.sandbox.manual
 	$(BIN)/python -m hawk.middleman.manual
+	$(BIN)/python -m hawk.core.diagnosis.manual
 
 bench: $(VENV)/.installed-dev
 	@missed=0; \

@@ -319,6 +319,19 @@ def models_text(snapshot: Snapshot) -> str:
     return " · ".join(parts)
 
 
+def verdicts(snapshot: Snapshot) -> list[str]:
+    """What is wrong, by name, the worst first, a line each: how bad, what, how many attempts, the next command."""
+    lines = []
+    for verdict in snapshot.diagnosis:
+        if verdict.get("severity") in (None, "info"):
+            continue
+        held = verdict.get("attempts") or 0
+        holds = f" · holds {plural(held, 'attempt')}" if held else ""
+        cause = f"{str(verdict['severity']).upper()} {clean(verdict.get('cause'))}"
+        lines.append(f"{cause}: {clean(verdict.get('what'))}{holds} → {clean(verdict.get('next'))}")
+    return lines
+
+
 def troubles(snapshot: Snapshot, now: datetime) -> list[str]:
     """What is wrong with the job as a whole: trouble, workers, sandboxes that wait, degraded sources."""
     lines = []

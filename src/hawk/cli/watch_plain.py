@@ -26,6 +26,7 @@ def render(snapshot: Snapshot, now: datetime, columns: int = 110) -> str:
 
 def _header(snapshot: Snapshot, now: datetime) -> str:
     totals = model.totals(snapshot, now)
+    verdicts = model.verdicts(snapshot)
     lines = [f"{clean(snapshot.job_id)}: {totals.label}"]
     if totals.elapsed is not None:
         lines[0] += (
@@ -48,9 +49,11 @@ def _header(snapshot: Snapshot, now: datetime) -> str:
         lines.append(f"  {models}")
     if totals.http_retries:
         lines.append(f"  {totals.http_retries:,} HTTP retries")
+    if len(verdicts) > 1:
+        lines += [f"  ! {line}" for line in verdicts[1:MAX_LINES]]
     lines += [f"  {line}" for line in model.waits(snapshot)[:MAX_LINES]]
     lines += [f"  ! {line}" for line in model.troubles(snapshot, now)]
-    return "\n".join(lines)
+    return "\n".join([*verdicts[:1], *lines])
 
 
 def _tasks(snapshot: Snapshot, now: datetime, columns: int) -> str:
@@ -131,6 +134,8 @@ def changes(old: Snapshot | None, new: Snapshot, now: datetime) -> Iterator[str]
         yield model.counts_text(new.progress) + tail
     waited = {_gist(line) for line in model.waits(old)} if old else set()
     yield from [line for line in model.waits(new) if _gist(line) not in waited][:MAX_LINES]
+    told = {_gist(line) for line in model.verdicts(old)} if old else set()
+    yield from [line for line in model.verdicts(new) if _gist(line) not in told][:MAX_LINES]
     known = {_gist(line) for line in model.troubles(old, now)} if old else set()
     for line in model.troubles(new, now):
         if _gist(line) not in known:

@@ -110,7 +110,8 @@ def _header(
     head.append(clean(snapshot.job_id), "bold").append("  ")
     head.append(totals.label, _STATUS_STYLES.get(snapshot.status, "bold cyan"))
     head.append(f"  {duration(totals.elapsed)}", "dim")
-    lines = [head]
+    verdicts = model.verdicts(snapshot)
+    lines = [*(_line(line, "bold red") for line in verdicts[:1]), head]
     if snapshot.reason:
         lines.append(_line(clean(snapshot.reason)))
     if snapshot.remedy:
@@ -129,6 +130,7 @@ def _header(
     )
     if models := model.models_text(snapshot):
         lines.append(_dim(models))
+    lines += [_line(f"! {line}", "red") for line in verdicts[1:4]]
     lines += [_dim(line) for line in model.waits(snapshot)[:2]]
     lines += [_line(f"! {line}", "red") for line in model.troubles(snapshot, now)[:4]]
     return lines

@@ -5,12 +5,12 @@ from hawk.core.diagnosis.rules import (
     attempt,
     ends,
     healthy,
+    launching,
     middleman,
     provider,
     runner,
     sandbox,
     scheduler,
-    starting,
     storage,
 )
 
@@ -20,7 +20,7 @@ RULES: tuple[Rule, ...] = (
     *runner.RULES,
     *ends.RULES,
     *storage.RULES,
-    *starting.RULES,
+    *launching.RULES,
     *sandbox.RULES,
     *attempt.RULES,
     *scheduler.RULES,
