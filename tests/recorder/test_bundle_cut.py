@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from hawk.core.recorder.bundle import safe_name
 from hawk.core.recorder.bundlecut import (
+    cut_evidence,
     cut_header,
+    cut_journal,
     cut_output,
     cut_result,
     cut_snapshot,
@@ -195,3 +197,42 @@ def test_two_names_stay_two() -> None:
     assert (
         safe_name("workers/0/trace-000000000000000.jsonl.zst") == "workers/0/trace-000000000000000.jsonl.zst"
     )
+
+
+def test_evidence_keeps_what_a_cause_needs_and_quotes_nobody() -> None:
+    attempt = {
+        "task": "t",
+        "activity": "tool",
+        "detail": f"bash(cmd='{SAID}')",
+        "calls": [
+            {"action": "Sandbox Exec", "detail": f"/bin/cat {SAID}", "since": "2026"},
+            {"action": "Model", "detail": "openai/gpt-x"},
+        ],
+        "processes": [{"command": f"/usr/bin/cat {SAID}", "waits": "its standard input", "quiet": 40.0}],
+        "repeat": {"tool": "bash", "arguments": SAID, "count": 7},
+        "wait": {"place": "agent.py:7 think"},
+    }
+    cut = cut_evidence(json.dumps({"job_id": "j", "attempts": [attempt]}).encode())
+    assert cut is not None
+    assert SAID not in cut.decode()
+    [kept] = json.loads(cut)["attempts"]
+    assert [call["detail"] for call in kept["calls"]] == ["cat", "openai/gpt-x"]
+    assert kept["processes"] == [{"command": "cat", "waits": "its standard input", "quiet": 40.0}]
+    assert (kept["repeat"]["count"], kept["wait"]["place"], kept["detail"]) == (7, "agent.py:7 think", "bash")
+    assert cut_evidence(b'{"torn') is None
+
+
+def test_a_verdict_in_journal_and_snapshot_says_which_it_was_and_quotes_no_command() -> None:
+    plain = b'{"at":"2026","kind":"worker","subject":"0","state":"started"}\n'
+    hung = {"kind": "diagnosis", "subject": "tool_hung", "state": "stuck", "reason": f"cat {SAID}"}
+    quoting = json.dumps({**hung, "data": {"layer": "sandbox"}}).encode() + b"\n"
+    provider = json.dumps({**hung, "reason": "429", "data": {"layer": "provider"}}).encode() + b"\n"
+    first, second, third = cut_journal([plain, quoting, provider])
+    assert first == plain
+    assert (json.loads(second)["subject"], json.loads(second)["reason"]) == ("tool_hung", "")
+    assert json.loads(third)["reason"] == "429"
+    verdict = {"cause": "tool_hung", "layer": "sandbox", "what": f"cat {SAID}", "evidence": [{"fact": SAID}]}
+    snapshot = cut_snapshot(json.dumps({"diagnosis": [verdict]}).encode())
+    assert snapshot is not None
+    assert SAID not in snapshot.decode()
+    assert json.loads(snapshot)["diagnosis"][0]["cause"] == "tool_hung"
