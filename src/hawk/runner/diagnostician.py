@@ -29,11 +29,17 @@ from hawk.runner.book import say
 from hawk.runner.models import ModelAccess
 from hawk.runner.processes import Worker
 from hawk.runner.sources import jobstate, learnt
+from hawk.runner.sources.actions import ActionReader
+from hawk.runner.sources.chains import ChainReader
+from hawk.runner.sources.conduct import ConductSource
 from hawk.runner.sources.context import Context, Reader
+from hawk.runner.sources.endings import EndingsSource
 from hawk.runner.sources.enumerating import EnumerationReader
 from hawk.runner.sources.host import HostReader
 from hawk.runner.sources.journaltail import JournalTail
+from hawk.runner.sources.models import ModelReader
 from hawk.runner.sources.output import OutputReader
+from hawk.runner.sources.processes import ProcessReader
 from hawk.runner.sources.workers import WorkerReader
 from hawk.runner.stalls import Note
 from hawk.store.rundir import JobSpec, RunDir, write_json
@@ -77,7 +83,8 @@ class Diagnostician:
     ) -> None:
         self._run_dir, self._spec, self._settings, self._models = run_dir, spec, settings, models
         self._note = note
-        self._readers: list[Reader] = readers()
+        self._learnt = learnt.LearntReader()
+        self._readers: list[Reader] = [*readers(), self._learnt]
         self._moment: Moment | None = None
         self._phase: tuple[JobPhase, str] = (JobPhase.NEW, _now().isoformat())
         self._end = threading.Event()
@@ -124,7 +131,7 @@ class Diagnostician:
         """The verdicts on a job that has ended; what it has shown is kept for later ones. Never raises."""
         try:
             evidence = self.gather(moment)
-            self.keep_learnt(evidence)
+            self._keep_learnt(evidence)
             return builtins(self._weigh(evidence).verdicts)
         except Exception as ex:  # the end of the job must not depend on it
             self._failed(ex)
@@ -187,10 +194,10 @@ class Diagnostician:
         say(traceback.format_exc())
         self._note("job", self._spec.job_id, "not diagnosed", one_line(f"{type(ex).__name__}: {ex}", 300), {})
 
-    def keep_learnt(self, evidence: Evidence) -> None:
+    def _keep_learnt(self, evidence: Evidence) -> None:
         """Leave to later jobs how long things took here."""
         with contextlib.suppress(StorageError):
-            learnt.keep(self._run_dir, evidence.learnt)
+            learnt.keep(self._run_dir, learnt.own(self._learnt.shown, evidence))
 
     def _time_phase(self, moment: Moment, evidence: Evidence) -> None:
         if moment.phase is not self._phase[0]:
@@ -215,13 +222,19 @@ class Diagnostician:
 
 def readers() -> list[Reader]:
     """The sources, in the order in which they build on each other."""
+    conduct = ConductSource()
     return [
         JournalTail(),
         WorkerReader(),
         HostReader(),
         OutputReader(),
         EnumerationReader(),
-        learnt.LearntReader(),
+        ChainReader(),
+        ActionReader(),
+        conduct,
+        ProcessReader(),
+        EndingsSource(lambda: conduct.tries),
+        ModelReader(),
     ]
 
 

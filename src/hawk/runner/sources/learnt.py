@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hawk.core.diagnosis.causes import Source
 from hawk.core.diagnosis.evidence import Evidence, Learnt
-from hawk.core.diagnosis.learning import merged
+from hawk.core.diagnosis.learning import merged, times
 from hawk.errors import StorageError
 from hawk.runner.sources.context import Context
 from hawk.store.rundir import RunDir, read_json, write_json
@@ -19,18 +19,34 @@ RUNS = 50
 
 
 class LearntReader:
-    """See the module. Reads once: the past does not change."""
+    """See the module. Reads once: the past does not change.
+
+    Attributes:
+        shown: What this job alone has shown so far.
+    """
 
     source = Source.HISTORY
 
     def __init__(self) -> None:
         self._past: Learnt | None = None
+        self.shown = Learnt()
 
     def fill(self, evidence: Evidence, context: Context) -> None:
+        self.shown = evidence.learnt
         if self._past is None:
             root = context.run_dir.path.parent
             self._past = merged(_read(path) for path in _newest(root, besides=context.run_dir.path))
         evidence.learnt = merged([self._past, evidence.learnt])
+
+
+def own(shown: Learnt, evidence: Evidence) -> Learnt:
+    """What a job leaves to later ones: how long calls of its models took too."""
+    models = {
+        f"{model.provider}/{model.model}": found
+        for model in evidence.models
+        if (found := times(model.ok_seconds)) is not None
+    }
+    return merged([shown, Learnt(models=models)])
 
 
 def keep(run_dir: RunDir, learnt: Learnt) -> None:
