@@ -19,6 +19,7 @@ from hawk.events import stream_error
 from hawk.replies import (
     EvalItem,
     EvalSetItem,
+    Fixed,
     JobState,
     JournalLine,
     LogEntry,
@@ -30,6 +31,7 @@ from hawk.replies import (
 
 if TYPE_CHECKING:
     from hawk.core.attempts.report import Comparison, Report
+    from hawk.core.diagnosis.verdict import Diagnosis
     from hawk.core.recorder.trace import TraceActions
     from hawk.core.timeline.model import EvalSetTimeline, SampleTimeline
 
@@ -128,6 +130,16 @@ class HawkClient(Caller):
         path = f"/monitoring/jobs/{segment(job_id)}/journal"
         return self.json("GET", path, dict[str, list[JournalLine]]).get("entries", [])
 
+    def diagnosis(self, job_id: str) -> Diagnosis:
+        """Why a job does not go on: verdicts, what is well, and what became of every rule."""
+        from hawk.core.diagnosis.verdict import Diagnosis
+
+        return decode(self.diagnosis_json(job_id), Diagnosis)
+
+    def diagnosis_json(self, job_id: str) -> bytes:
+        """The same, as the bytes that the server sent."""
+        return self.call("GET", f"/monitoring/jobs/{segment(job_id)}/diagnosis").body
+
     def stacktrace(self, job_id: str, **query: Any) -> bytes:
         """What a job's workers wait for, as text or JSON.
 
@@ -176,6 +188,19 @@ class HawkClient(Caller):
         with self.streamed(path, {}, self._timeout) as response:
             while part := response.part(PART):
                 yield part
+
+    def fix(self, job_id: str, body: Mapping[str, Any]) -> Fixed:
+        """Plan or carry out the remedy of a verdict, or an action. `body` as `POST /monitoring/jobs/{id}/fix` takes it.
+
+        Raises:
+            ConflictError: The verdict of that number has another cause by now. Field: `verdicts`.
+        """
+        return self.json("POST", f"/monitoring/jobs/{segment(job_id)}/fix", Fixed, body=body)
+
+    def fix_outcome(self, job_id: str, request_id: str) -> Fixed:
+        """What came of an earlier request so far."""
+        path = f"/monitoring/jobs/{segment(job_id)}/fix/{segment(request_id)}"
+        return self.json("GET", path, Fixed)
 
     # --- results
 

@@ -25,6 +25,37 @@ class Stopped(msgspec.Struct):
     acknowledged: bool = False
 
 
+class FixStep(msgspec.Struct):
+    """One thing that a fix does, in words; `undo`: how it is taken back, or what is lost."""
+
+    what: str
+    detail: str = ""
+    reversible: bool = False
+    undo: str = ""
+
+
+class FixResult(msgspec.Struct):
+    """What came of a fix for one attempt, worker, model or setting."""
+
+    target: str
+    done: bool = False
+    said: str = ""
+
+
+class Fixed(msgspec.Struct):
+    """Answer to a fix: what it does or has done. Without steps nothing can be done, and `said` is why."""
+
+    steps: list[FixStep] = []
+    done: bool = False
+    said: str = ""
+    results: list[FixResult] = []
+    remedy: str = ""
+    fix: dict[str, Any] | None = None
+    verdict: dict[str, Any] | None = None
+    acknowledged: bool = False
+    request_id: str | None = None
+
+
 class LogEntry(msgspec.Struct):
     timestamp: str
     message: str

@@ -208,7 +208,10 @@ def test_evidence_keeps_what_a_cause_needs_and_quotes_nobody() -> None:
             {"action": "Sandbox Exec", "detail": f"/bin/cat {SAID}", "since": "2026"},
             {"action": "Model", "detail": "openai/gpt-x"},
         ],
-        "processes": [{"command": f"/usr/bin/cat {SAID}", "waits": "its standard input", "quiet": 40.0}],
+        "processes": [
+            {"command": f"/usr/bin/cat {SAID}", "waits": "its standard input", "quiet": 40.0},
+            {"command": "sleep 100000"},
+        ],
         "repeat": {"tool": "bash", "arguments": SAID, "count": 7},
         "wait": {"place": "agent.py:7 think"},
     }
@@ -217,7 +220,8 @@ def test_evidence_keeps_what_a_cause_needs_and_quotes_nobody() -> None:
     assert SAID not in cut.decode()
     [kept] = json.loads(cut)["attempts"]
     assert [call["detail"] for call in kept["calls"]] == ["cat", "openai/gpt-x"]
-    assert kept["processes"] == [{"command": "cat", "waits": "its standard input", "quiet": 40.0}]
+    assert kept["processes"][0] == {"command": "cat", "waits": "its standard input", "quiet": 40.0}
+    assert kept["processes"][1]["command"] == "sleep 100000"
     assert (kept["repeat"]["count"], kept["wait"]["place"], kept["detail"]) == (7, "agent.py:7 think", "bash")
     assert cut_evidence(b'{"torn') is None
 

@@ -232,6 +232,32 @@ class ControlSocket:
             "POST", path, dict[str, Any], sample_id=sample_id, epoch=epoch, tool_call_id=tool_call_id
         )
 
+    def requeue(self, eval_id: str, sample_id: str, epoch: int) -> dict[str, Any]:
+        """Run an attempt again that errored or was canceled, in the live run.
+
+        `changed` is false while it still runs, or when it is queued already. Its task must have other attempts that
+        have not ended: one that has none left takes nothing more (`ControlRefused`).
+        """
+        path = f"/evals/{_segment(eval_id)}/sample/requeue"
+        return self._call("POST", path, dict[str, Any], sample_id=sample_id, epoch=epoch)
+
+    def pause(self, model: str | None = None, *, now: bool = False) -> dict[str, Any]:
+        """Start no further attempts, of one model or at all, until they are resumed.
+
+        Args:
+            now: Hold model calls too: those of attempts in flight wait before their next one.
+        """
+        path = "/models/pause" if model else "/pause"
+        return self._call("POST", path, dict[str, Any], model=model, now=now or None)
+
+    def resume(self, model: str | None = None) -> dict[str, Any]:
+        """Take a pause back: that of one model, or that of the process."""
+        return self._call("POST", "/models/resume" if model else "/resume", dict[str, Any], model=model)
+
+    def config(self) -> dict[str, Any]:
+        """What `patch_config` can change of the process, as it is now."""
+        return self._call("GET", "/config", dict[str, Any])
+
     def patch_config(self, task_id: str | None = None, **knobs: int | str | None) -> dict[str, Any]:
         """Change limits and concurrency while it runs: of one task, or of the process.
 

@@ -20,7 +20,7 @@ HELD = 6
 DOCS = "docs/why-is-my-eval-stuck.md"
 
 _TELLS = {
-    Severity.INFO: "it goes on",
+    Severity.INFO: "no alarm",
     Severity.WARNING: "slowed",
     Severity.STUCK: "won't go on by itself",
     Severity.FATAL: "over, unless somebody acts",
@@ -111,7 +111,8 @@ def _holds(v: Verdict, now: datetime) -> list[str]:
         parts.append(f"{v.cost_hours:,.2f} attempt-hours lost")
     clears = parse_time(v.clears)
     if clears is not None:
-        parts.append(f"ends by itself in {duration((clears - now).total_seconds())}")
+        how = "won't go on by itself, next try" if v.severity.blocks else "ends by itself"
+        parts.append(f"{how} in {duration((clears - now).total_seconds())}")
     else:
         parts.append(_TELLS[v.severity])
     if v.before_death:

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from hawk.core.text import duration as duration
+from hawk.core.text import plural as plural
 from hawk.core.text import strip_controls
 
 _SPACE = re.compile(r"\s+")
@@ -80,31 +82,12 @@ def parse_time(text: str | None) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def duration(seconds: float | None) -> str:
-    """Two units at most: `8s`, `3m 20s`, `1h 02m`, `2d 03h`; `–` when unknown."""
-    if seconds is None:
-        return "–"
-    s = max(0, int(seconds))
-    if s < 60:
-        return f"{s}s"
-    if s < 3600:
-        return f"{s // 60}m {s % 60:02}s"
-    if s < 86400:
-        return f"{s // 3600}h {s // 60 % 60:02}m"
-    return f"{s // 86400}d {s // 3600 % 24:02}h"
-
-
 def size(count: float) -> str:
     """Bytes for people: `0 B`, `34 KiB`, `12 MiB`, `1.5 GiB`."""
     for unit, bytes_ in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if count >= bytes_:
             return f"{count / bytes_:.1f} {unit}" if unit == "GiB" else f"{count / bytes_:.0f} {unit}"
     return f"{count:.0f} B"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 task`, `2 tasks`, `1,000 attempts`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def local_time(text: str | None) -> str:

@@ -41,6 +41,7 @@ from hawk.config.options import (
     Runner,
     SandboxEntry,
 )
+from hawk.config.watchdog import Watchdog
 from hawk.errors import UsageError
 
 Seconds = Count
@@ -160,6 +161,9 @@ class EvalSetConfig(Fields):
 
     attempt_timeout: Seconds | None = None
     """Seconds one model call may take."""
+
+    watchdog: Watchdog | None = None
+    """Remedies that are carried out without a person while it runs, and who is told of trouble. Off when left out."""
 
     # How many at once
 
@@ -288,6 +292,8 @@ class EvalSetConfig(Fields):
     def required_secrets(self) -> list[Secret]:
         """Every secret that is named anywhere in it, each once."""
         nested = [secret for entry in self._entries for item in entry.items for secret in item.secrets]
+        if self.watchdog is not None:
+            nested += [Secret(name=name) for name in self.watchdog.secret_names]
         return list(
             {secret.name: secret for secret in [*nested, *self.secrets, *self.runner.secrets]}.values()
         )

@@ -25,7 +25,9 @@ class Settings:
         idle_exit: `HAWK_IDLE_EXIT`: seconds without a request and without a job after which the local
             server ends by itself; 0 never.
         workers: `HAWK_WORKERS`: the most workers one job may have; None: one a core.
-        warm: `HAWK_WARM`: keep one pre-imported runner ready (about 120 MB). Default on.
+        warm: `HAWK_WARM`: keep a process that has imported everything, of which runners are copies (about
+            200 MB, mostly shared with them). Default on.
+        template: `HAWK_TEMPLATE`: the socket of such a process that somebody else keeps, instead of an own one.
         middleman: `HAWK_MIDDLEMAN`: workers reach models through the middleman. Default on.
         run_base: `HAWK_RUN_BASE`: short directory for sockets, which have a length limit of about 100 bytes.
     """
@@ -39,6 +41,7 @@ class Settings:
     idle_exit: float
     workers: int | None
     warm: bool
+    template: Path | None
     middleman: bool
     run_base: Path
 
@@ -93,6 +96,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         idle_exit=_number(env, "HAWK_IDLE_EXIT", 0.0),
         workers=int(_number(env, "HAWK_WORKERS", 0)) or None,
         warm=_switch(env, "HAWK_WARM", default=True),
+        template=Path(env["HAWK_TEMPLATE"]) if env.get("HAWK_TEMPLATE") else None,
         middleman=_switch(env, "HAWK_MIDDLEMAN", default=True),
         run_base=Path(env.get("HAWK_RUN_BASE") or _short_directory() / f"hawk-{os.getuid()}"),
     )

@@ -77,6 +77,7 @@ class WorkerExited:
         progressed: At least one attempt ended since this worker was last started.
         hopeless: Starting it again would end the same way (the eval set itself is wrong).
         remedy: What to do about that.
+        asked: Somebody asked for it, to have it started again: it counts neither as a crash nor as a task's failure.
     """
 
     index: int
@@ -85,6 +86,7 @@ class WorkerExited:
     progressed: bool = False
     hopeless: bool = False
     remedy: str | None = None
+    asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,9 @@ Instruction = Prepare | Enumerate | StartWorker | StopTasks | SignalWorker | Arm
 # write its log; its teardown takes seconds even with hundreds of attempts. SIGKILL loses no flushed attempt.
 STOP_STEPS: tuple[tuple[str | None, float], ...] = ((None, 60.0), ("SIGINT", 20.0), ("SIGKILL", 10.0))
 
+ON_REQUEST = "ended on request"
+"""Beginning of the reason of a worker that was ended to be started again: no crash, whatever signal it took."""
+
 RESTART_DELAY = 1.0
 """Seconds before the second restart without progress; doubles each time. The first is at once."""
 
@@ -272,6 +277,8 @@ class JobMachine:
         worker = self.workers[event.index]
         if self.stopping is not None or not event.unfinished:
             return self._gone(event.index, event.reason)
+        if event.asked:
+            return self._again(worker, event, 0.0)
         if event.hopeless:
             self._failure = self._failure or (event.reason, event.remedy)
             return self._gone(event.index, event.reason)
@@ -282,10 +289,13 @@ class JobMachine:
             how = event.reason or "ended without an outcome for every attempt"
             self._failure = self._failure or (f"worker {event.index} given up: {how}", None)
             return self._gone(event.index, how)
+        delay = 0.0 if worker.fruitless < 2 else RESTART_DELAY * 2.0 ** (worker.fruitless - 2)
+        return self._again(worker, event, delay)
+
+    def _again(self, worker: WorkerRecord, event: WorkerExited, delay: float) -> list[Instruction]:
         worker.restarts += 1
         worker.identifiers = event.unfinished
         worker.state, worker.reason = WorkerState.STARTING, event.reason
-        delay = 0.0 if worker.fruitless < 2 else RESTART_DELAY * 2.0 ** (worker.fruitless - 2)
         return [StartWorker(event.index, event.unfinished, delay)]
 
     def _gone(self, index: int, reason: str) -> list[Instruction]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -65,6 +66,9 @@ class JobFacts(msgspec.Struct):
 
     Attributes:
         ended: The runner has finished for good, with this status.
+        diagnosis: Verdicts, the worst first, as plain data.
+        stuck: What is in flight won't go on by itself.
+        causes: The cause that holds an attempt in flight, by its uuid.
         reason: Why the status is what it is.
     """
 
@@ -78,6 +82,9 @@ class JobFacts(msgspec.Struct):
     errors: dict[str, str] = {}
     metrics: dict[str, Metric] = {}
     models: ModelUse | None = None
+    diagnosis: list[dict[str, Any]] = []
+    stuck: bool = False
+    causes: dict[str, str] = {}
     started_at: str | None = None
     finished_at: str | None = None
 
@@ -91,7 +98,7 @@ def build(plan: Plan | None, tasks: Iterable[TaskEvidence], facts: JobFacts, now
         facts: The job's own facts.
         now: Moment that idle times refer to.
     """
-    rows = [_task(evidence) for evidence in tasks]
+    rows = [_task(evidence, facts.causes) for evidence in tasks]
     progress = add_up(row.progress for row in rows)
     return Snapshot(
         job_id=facts.job_id,
@@ -105,6 +112,7 @@ def build(plan: Plan | None, tasks: Iterable[TaskEvidence], facts: JobFacts, now
         operation=facts.operation if facts.ended is None else None,
         reason=facts.reason,
         remedy=facts.remedy,
+        diagnosis=list(facts.diagnosis),
         pending_interactions=sum(
             sample.phase is SamplePhase.AWAITING_APPROVAL for row in rows for sample in row.samples
         ),
@@ -212,6 +220,7 @@ def revision(snapshot: Snapshot) -> str:
         generated_at=None,
         metrics=None,
         revision=None,
+        diagnosis=[_lasting(verdict) for verdict in snapshot.diagnosis],
         tasks=[
             msgspec.structs.replace(task, samples=[_without_clock(sample) for sample in task.samples])
             for task in snapshot.tasks
@@ -225,7 +234,11 @@ def shown_revision(snapshot: Snapshot) -> str:
     if isinstance(snapshot, SealedSnapshot):
         tasks = (snapshot.revision or _digest(bytes(snapshot.tasks))).encode()
         bare: Snapshot = msgspec.structs.replace(
-            snapshot, generated_at=None, metrics=None, tasks=msgspec.Raw(b"[]")
+            snapshot,
+            generated_at=None,
+            metrics=None,
+            diagnosis=[_lasting(verdict) for verdict in snapshot.diagnosis],
+            tasks=msgspec.Raw(b"[]"),
         )
         return _digest(msgspec.json.encode(bare) + tasks)
     return revision(snapshot)
@@ -235,6 +248,13 @@ def _without_clock(sample: Sample) -> Sample:
     if sample.phase.final or (sample.idle_seconds is None and sample.total_time is None):
         return sample
     return msgspec.structs.replace(sample, idle_seconds=None, total_time=None, working_time=None)
+
+
+def _lasting(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a verdict does not change by the clock alone: its words hold ages."""
+    return {
+        name: verdict.get(name) for name in ("cause", "layer", "severity", "subject", "scope", "attempts")
+    }
 
 
 def _digest(data: bytes) -> str:
@@ -270,13 +290,17 @@ def _status(plan: Plan | None, progress: Progress, facts: JobFacts) -> JobStatus
         return facts.ended
     if plan is None:
         return JobStatus.PENDING
+    if facts.stuck and facts.operation is None:
+        return JobStatus.STUCK
     if facts.operation is Operation.PAUSED and not progress.running:
         return JobStatus.WAITING_FOR_CAPACITY
     return JobStatus.RUNNING
 
 
-def _task(evidence: TaskEvidence) -> Task:
-    samples = list(_samples(evidence))
+def _task(evidence: TaskEvidence, causes: Mapping[str, str]) -> Task:
+    samples = (
+        [_judged(sample, causes) for sample in _samples(evidence)] if causes else list(_samples(evidence))
+    )
     plan = evidence.plan
     return Task(
         task_name=plan.name,
@@ -294,6 +318,13 @@ def _task(evidence: TaskEvidence) -> Task:
         metrics=dict(evidence.metrics),
         error=evidence.error,
     )
+
+
+def _judged(sample: Sample, causes: Mapping[str, str]) -> Sample:
+    cause = causes.get(sample.uuid or "")
+    if cause is None or not sample.phase.in_flight:
+        return sample
+    return msgspec.structs.replace(sample, verdict=cause)
 
 
 def _samples(evidence: TaskEvidence) -> Iterable[Sample]:

@@ -1,4 +1,4 @@
-"""Text from models and sandboxes is hostile: what may reach a terminal or a one-line field."""
+"""Text for one line: what of hostile text may reach a terminal, and numbers for people."""
 
 from __future__ import annotations
 
@@ -28,3 +28,22 @@ def one_line(text: str, limit: int = 160) -> str:
     """One printable line of at most `limit` characters."""
     line = " ".join(strip_controls(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def duration(seconds: float | None) -> str:
+    """Two units at most: `8s`, `3m 20s`, `1h 02m`, `2d 03h`; `–` when unknown."""
+    if seconds is None:
+        return "–"
+    s = max(0, int(seconds))
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{s // 60}m {s % 60:02}s"
+    if s < 86400:
+        return f"{s // 3600}h {s // 60 % 60:02}m"
+    return f"{s // 86400}d {s // 3600 % 24:02}h"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 task`, `2 tasks`, `1,000 attempts`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,8 +1,7 @@
 """Runs jobs as local processes: one detached supervisor a job, which outlives the server.
 
-Importing Inspect takes longer than anything else at the start of a job, so one spare supervisor, with its
-workers' zygote already importing, waits on a pipe for the next job. When this process ends, so does the spare;
-supervisors that have a job do not.
+Importing Inspect takes longer than anything else at the start of a job, so one template has imported it all, and
+supervisors start as copies of it. When this process ends, so does the template; supervisors do not.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from hawk.config.settings import Settings
 from hawk.core.recorder.stacks import StackRecord
 from hawk.core.states import StopAction
 from hawk.engine.protocol import Liveness
-from hawk.errors import HawkError
+from hawk.engine.starts import Start, Template
 from hawk.sandbox.layerdirs import LayerDirs
 from hawk.sandbox.layertidy import remove_leftovers
 from hawk.sandbox.names import store_path
@@ -37,9 +36,9 @@ from hawk.store.rundir import RunDir
 
 _log = logging.getLogger(__name__)
 
-RESPARE_AFTER, RESPARE_BY, RESPARE_LOOK = 3.0, 20.0, 1.0
-"""The next spare is made between so many seconds after a launch, as soon as a core is idle: its imports must not
-compete with the job's start, and whoever submits again should not wait for them. It looks once a second."""
+AGAIN_AFTER, AGAIN_BY, AGAIN_LOOK = 3.0, 20.0, 1.0
+"""A template that is no longer of use is replaced between so many seconds after a launch, as soon as a core is idle:
+its imports must not compete with the job's start. It looks once a second."""
 STARTUP = 15.0
 """Seconds a supervisor may take to hold its lock before it counts as dead."""
 
@@ -53,52 +52,39 @@ class LocalEngine:
         self._settings = settings
         self._store = store_path(settings)
         self._lock = threading.Lock()
-        self._spare: subprocess.Popen[bytes] | None = None
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._launched: dict[str, float] = {}
+        self._environ = {name: value for name, value in os.environ.items() if name != "HAWK_TEMPLATE"}
+        self._template: Template | None = None
+        self._starts: dict[str, Start] = {}
         self._timer: threading.Timer | None = None
         self._closed = False
-        self._respare()
+        self._make_template()
 
     def close(self) -> None:
-        """Give up the spare. Jobs run on."""
+        """End the template. Jobs run on, also those that waited for it."""
         with self._lock:
             self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
-            spare, self._spare = self._spare, None
-        if spare is not None and spare.stdin is not None:
-            spare.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                spare.wait(timeout=5)
-            if spare.poll() is None:
-                spare.kill()
-                spare.wait()
+            template, self._template = self._template, None
+        for start in list(self._starts.values()):
+            start.hurry()
+        if template is not None:
+            template.close()
 
     def launch(self, job_id: str, secrets: Mapping[str, str]) -> None:
         run_dir = self._run_dir(job_id)
+        line = msgspec.json.encode({"run_dir": str(run_dir.path), "secrets": dict(secrets)}) + b"\n"
         with self._lock:
             if run_dir.supervisor_pid() is not None or self._starting(job_id):
                 return
-            process = self._take_spare() or self._start(["--spare"])
-            self._children[job_id] = process
-            self._launched[job_id] = time.monotonic()
-            assert process.stdin is not None
-            line = msgspec.json.encode({"run_dir": str(run_dir.path), "secrets": dict(secrets)}) + b"\n"
-            try:
-                process.stdin.write(line)
-                process.stdin.close()
-            except OSError as ex:
-                raise HawkError(
-                    f"The supervisor of job {job_id!r} died at its start ({ex}).",
-                    remedy=f"See {self._settings.server_log}",
-                ) from ex
-            self._respare_later()
+            start = self._starts[job_id] = Start(line, self._environ, self._socket())
+        if start.refusal is not None:
+            _log.warning("started without the template: %s", start.refusal)
 
     def liveness(self, job_id: str) -> Liveness:
         pid = self._run_dir(job_id).supervisor_pid()
-        child = self._children.get(job_id)
-        code = child.poll() if child is not None else None
+        start = self._starts.get(job_id)
+        code = start.status if start is not None else None
         if pid is not None:
             return Liveness(alive=True, pid=pid)
         if code is not None:
@@ -109,7 +95,7 @@ class LocalEngine:
             )
             return Liveness(alive=False, detail=detail)
         if self._starting(job_id):
-            return Liveness(alive=True, pid=child.pid if child else None)
+            return Liveness(alive=True, pid=start.pid if start else None)
         return Liveness(alive=False, detail="its supervisor died")
 
     def settle(self, job_id: str) -> None:
@@ -124,6 +110,9 @@ class LocalEngine:
 
     def kill(self, job_id: str) -> None:
         run_dir = self._run_dir(job_id)
+        start = self._starts.get(job_id)
+        if start is not None:
+            start.cancel()
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             doomed = self._processes(run_dir)
@@ -132,10 +121,9 @@ class LocalEngine:
             for process in doomed:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-            self._reap(job_id)
+            if start is not None:
+                start.wait(5)
             psutil.wait_procs(doomed, timeout=5)
-        self._reap(job_id)
-        self._launched.pop(job_id, None)
         self._remove_links(run_dir)
         self.sweep()
 
@@ -174,47 +162,56 @@ class LocalEngine:
         return RunDir(self._settings.root / job_id)
 
     def _starting(self, job_id: str) -> bool:
-        child = self._children.get(job_id)
-        fresh = time.monotonic() - self._launched.get(job_id, -STARTUP) < STARTUP
-        return fresh and child is not None and child.poll() is None
+        start = self._starts.get(job_id)
+        if start is None or start.ended():
+            return False
+        return start.waiting() or time.monotonic() - start.since < STARTUP
 
-    def _start(self, arguments: list[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "hawk.runner.supervisor", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
+    # --- the template ---------------------------------------------------------------------------------
 
-    def _take_spare(self) -> subprocess.Popen[bytes] | None:
-        spare, self._spare = self._spare, None
-        return spare if spare is not None and spare.poll() is None else None
+    def _socket(self) -> Path | None:
+        """Where to ask for a supervisor."""
+        if self._settings.template is not None:
+            return self._settings.template
+        if self._template is None:
+            return None
+        path = self._template.path
+        if not self._template.alive() or any(s.asked == path and s.refusal for s in self._starts.values()):
+            self._replace_later()
+            return None
+        return path
 
-    def _respare(self) -> None:
+    def _make_template(self) -> None:
         with self._lock:
-            if self._settings.warm and self._spare is None and not self._closed:
-                self._spare = self._start(["--spare"])
+            if not self._settings.warm or self._settings.template is not None or self._closed:
+                return
+            if self._template is not None:
+                self._template.close()
+            try:
+                self._template = Template(self._settings.run_base.parent, self._environ)
+            except OSError as ex:
+                self._template = None
+                _log.warning("jobs will start slowly: %s", ex)
 
-    def _respare_later(self) -> None:
+    def _replace_later(self) -> None:
         psutil.cpu_percent()
-        self._arm(RESPARE_AFTER, time.monotonic() + RESPARE_BY)
+        self._arm(AGAIN_AFTER, time.monotonic() + AGAIN_BY)
 
     def _arm(self, delay: float, by: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = threading.Timer(delay, self._respare_if_idle, [by])
+        self._timer = threading.Timer(delay, self._replace_if_idle, [by])
         self._timer.daemon = True
         self._timer.start()
 
-    def _respare_if_idle(self, by: float) -> None:
+    def _replace_if_idle(self, by: float) -> None:
         idle = (100.0 - psutil.cpu_percent()) / 100 * (os.cpu_count() or 1)
         if idle >= 0.8 or time.monotonic() >= by:
-            self._respare()
+            self._make_template()
         else:
             with self._lock:
                 if not self._closed:
-                    self._arm(RESPARE_LOOK, by)
+                    self._arm(AGAIN_LOOK, by)
 
     def _remove_links(self, run_dir: RunDir) -> None:
         """Remove the short paths to a job's sockets, which its supervisor had no time to."""
@@ -226,19 +223,13 @@ class LocalEngine:
                     link.unlink()
             base.rmdir()
 
-    def _reap(self, job_id: str) -> None:
-        child = self._children.get(job_id)
-        if child is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=5)
-
     def _processes(self, run_dir: RunDir) -> list[psutil.Process]:
         """The supervisor, its workers, and everything that they started."""
         pids = {run_dir.supervisor_pid()}
         pids |= {holder(lock) for lock in (run_dir.path / "workers").glob("*/lock")}
-        child = self._children.get(run_dir.job_id)
-        if child is not None and child.poll() is None:
-            pids.add(child.pid)
+        start = self._starts.get(run_dir.job_id)
+        if start is not None and not start.ended():
+            pids.add(start.pid)
         found: dict[int, psutil.Process] = {}
         for pid in pids:
             with contextlib.suppress(psutil.Error):

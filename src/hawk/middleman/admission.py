@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import TYPE_CHECKING
 
 from hawk.core.traffic.breaker import Breaker
 from hawk.core.traffic.lane import Lane, Outcome, Ticket, Waiting
+
+if TYPE_CHECKING:
+    from hawk.middleman.liveness import Sign
 
 
 class Turnstile:
@@ -14,6 +18,8 @@ class Turnstile:
 
     Attributes:
         name: (provider, account, model).
+        sign: What the provider answered last to a question that costs nothing.
+        base_url: Where the provider is, as it was asked last.
     """
 
     def __init__(
@@ -23,6 +29,8 @@ class Turnstile:
         self.lane = lane
         self.breaker = breaker
         self.last_used = loop.time()
+        self.sign: Sign | None = None
+        self.base_url = ""
         self._loop = loop
         self._waiting: dict[Ticket, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None

@@ -21,11 +21,29 @@ BYTES_A_TOKEN = 4
 
 
 class Asked(NamedTuple):
-    """`model`: as the provider calls it, None where a request names none. `tokens`: an estimate, 0 where there is none."""
+    """What a request asks for.
+
+    Attributes:
+        model: As the provider calls it; None where a request names none.
+        tokens: An estimate of all that it will use; 0 where there is none.
+        most: Tokens that the answer may have; 0: not said.
+        reasoning: It asks the model to think at length.
+    """
 
     model: str | None
     streaming: bool
     tokens: int
+    most: int = 0
+    reasoning: bool = False
+
+
+_NOTHING = msgspec.Raw()
+
+_NO_THOUGHT = re.compile(
+    rb'^(?:null|false|\{\s*\}|"(?:none|minimal)")$'
+    rb'|"effort"\s*:\s*"(?:none|minimal)"|"type"\s*:\s*"disabled"|"thinkingBudget"\s*:\s*0\b'
+)
+"""What is said where thinking can be asked for, and does not ask for it."""
 
 
 class _Body(msgspec.Struct):
@@ -34,9 +52,19 @@ class _Body(msgspec.Struct):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     max_output_tokens: int | None = None
+    reasoning_effort: msgspec.Raw = _NOTHING
+    reasoning: msgspec.Raw = _NOTHING
+    thinking: msgspec.Raw = _NOTHING
+    generationConfig: msgspec.Raw = _NOTHING  # noqa: N815  # the provider's name
+
+
+class _Generation(msgspec.Struct):
+    maxOutputTokens: int | None = None  # noqa: N815
+    thinkingConfig: msgspec.Raw = _NOTHING  # noqa: N815
 
 
 _decoder = msgspec.json.Decoder(_Body)
+_generation = msgspec.json.Decoder(_Generation)
 
 
 def model_in_path(kind: Kind, rest: str) -> str | None:
@@ -60,7 +88,22 @@ def read_body(kind: Kind, rest: str, body: bytes) -> Asked:
     ceiling = found.max_completion_tokens or found.max_output_tokens or found.max_tokens or 0
     streaming = bool(found.stream) or (kind is Kind.GEMINI and "stream" in rest)
     model = model_in_path(kind, rest) if kind is Kind.GEMINI else found.model or model_in_path(kind, rest)
-    return Asked(model, streaming, len(body) // BYTES_A_TOKEN + ceiling)
+    tokens = len(body) // BYTES_A_TOKEN + ceiling
+    thought = found.reasoning_effort, found.reasoning, found.thinking
+    if found.generationConfig and kind is Kind.GEMINI:
+        ceiling, thinking = _of_gemini(found.generationConfig)
+        thought = (thinking, _NOTHING, _NOTHING)
+    reasoning = any(said and _NO_THOUGHT.search(said) is None for said in thought)
+    return Asked(model, streaming, tokens, ceiling, reasoning)
+
+
+def _of_gemini(config: msgspec.Raw) -> tuple[int, msgspec.Raw]:
+    """Most tokens, and how thinking is asked for: nothing of a configuration that is not as it should be."""
+    try:
+        found = _generation.decode(config)
+    except msgspec.MsgspecError:
+        return 0, _NOTHING
+    return found.maxOutputTokens or 0, found.thinkingConfig
 
 
 def _refuse_two_models(body: bytes) -> None:

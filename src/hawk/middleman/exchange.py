@@ -14,6 +14,7 @@ from hawk.middleman.refusals import Refusal
 if TYPE_CHECKING:
     from hawk.core.traffic.lane import Ticket
     from hawk.middleman.admission import Turnstile
+    from hawk.middleman.body import Asked
     from hawk.middleman.routes import Route
 
 
@@ -32,8 +33,8 @@ class Exchange:
     """A request and its answer. Times are the event loop's, in seconds; `arrived_at` is also since the epoch (`wall`)."""
 
     __slots__ = (
-        "account", "admitted", "arrived", "attempt", "bytes_in", "bytes_out", "client_gone", "cut", "dialect", "due", "ended",
-        "error", "first_byte", "id", "job", "lane", "model", "parent_id", "path", "phase", "provider", "replayed",
+        "account", "admitted", "arrived", "asked", "attempt", "bytes_in", "bytes_out", "client_gone", "cut", "dialect", "due", "ended",
+        "error", "first_byte", "id", "job", "lane", "model", "note", "parent_id", "path", "phase", "provider", "replayed",
         "retry", "route", "said", "sample", "sample_uuid", "sent", "span_id", "status", "task", "task_name", "ticket",
         "total_due", "trace_id", "transport", "upstream_id", "upstream_status", "usage", "usd", "user", "wall",
     )  # fmt: skip
@@ -58,6 +59,9 @@ class Exchange:
         self.upstream_id: str | None = None
         self.error: str | None = None
         self.said = ""
+        self.note = ""
+        """What is wrong with an answer that was passed on all the same: of `spans.Span.note`."""
+        self.asked: Asked | None = None
         self.client_gone = self.replayed = False
         self.bytes_in = self.bytes_out = 0
         self.usage: Usage | None = None

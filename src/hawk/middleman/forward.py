@@ -26,7 +26,7 @@ from hawk.middleman.refusals import Refusal
 from hawk.middleman.reply import Reply
 from hawk.middleman.request import Request
 
-_SAID = 500
+SAID = 500
 """Bytes of a provider's error that are remembered."""
 
 _REQUEST_IDS = ("x-request-id", "request-id", "x-goog-request-id", "cf-ray")
@@ -148,7 +148,7 @@ async def _pass_on(house: House, sending: Sending, exchange: Exchange, route: Ro
     reply.begin(answer.status, answer.reason, headers)
     exchange.due = loop.time() + idle
     exchange.status, exchange.phase = answer.status, Phase.STREAMING
-    good, said = answer.status < 400, b""
+    good, said, last = answer.status < 400, b"", b""
     meter = Meter(route.provider.kind, answer.get("content-type"), answer.get("content-encoding").lower())
     try:
         if not answer.ready:
@@ -159,8 +159,9 @@ async def _pass_on(house: House, sending: Sending, exchange: Exchange, route: Ro
             exchange.due = loop.time() + idle
             if good:
                 meter.feed(chunk)
-            elif len(said) < _SAID:
-                said += chunk[:_SAID]
+                last = chunk
+            elif len(said) < SAID:
+                said += chunk[:SAID]
             if recording is not None:
                 recording.chunk(chunk, loop.time())
         reply.end()
@@ -171,11 +172,16 @@ async def _pass_on(house: House, sending: Sending, exchange: Exchange, route: Ro
         exchange.client_gone = True
         raise asyncio.CancelledError from ex
     finally:
-        exchange.usage = meter.usage()
-        if exchange.usage is None and good and meter.events:
+        usage = exchange.usage = meter.usage()
+        if usage is None and good and meter.events:
             exchange.usage = Usage(input=exchange.bytes_in // BYTES_A_TOKEN, output=meter.events)
+    if good and exchange.error is None:
+        exchange.note = meter.note(exchange.path, usage)
+        if exchange.note == "malformed":
+            said = last[:SAID]
     if said:
-        exchange.said = " ".join(said[:_SAID].decode("utf-8", "replace").split())
+        text = " ".join(said[:SAID].decode("utf-8", "replace").split())
+        exchange.said = text.replace(route.key, "…") if route.key else text
 
 
 def _outcome(exchange: Exchange, answer: Answer) -> Outcome:

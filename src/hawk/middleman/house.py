@@ -25,6 +25,9 @@ from hawk.middleman.spans import SpanWriter
 from hawk.middleman.tapes import Tapes
 from hawk.middleman.tokens import Principal, Verifier
 
+_LANES_OF_JOB = 100
+"""Lanes that a job's own status shows."""
+
 _LANES = 2000
 """Lanes that may be kept; beyond, those that nobody uses are forgotten: model names come from outside."""
 
@@ -36,6 +39,7 @@ class Job:
         keys: Keys of its own, by environment variable; in memory only.
         budget: As its newest token says.
         token, principal: The newest, for a probe in its name.
+        lanes: Names of those that it has used, the newest last.
     """
 
     def __init__(self) -> None:
@@ -43,6 +47,7 @@ class Job:
         self.budget = Budget()
         self.token: str | None = None
         self.principal: Principal | None = None
+        self.lanes: dict[tuple[str, str, str], None] = {}
 
 
 class House:
@@ -109,6 +114,7 @@ class House:
                 job.keys = self.shared.adopt(principal.job)
         if principal.claims is not None and job.principal is not principal:
             job.budget, job.principal = principal.claims.budget, principal
+            job.lanes = dict(list(job.lanes.items())[-_LANES_OF_JOB:])
             if token is not None:
                 job.token = token
         return job
@@ -198,6 +204,7 @@ class House:
             shared = self.shared
             lane = Lane(route.limits, now) if shared is None else shared.lane(name, route.limits, now)
             found = Turnstile(name, lane, Breaker(route.breaker), self.loop)
+            found.base_url = route.base_url
             self.turnstiles[name] = found
         elif found.lane.limits != route.limits:
             found.lane.limits = route.limits
@@ -267,5 +274,5 @@ class House:
         known = exchange.provider if self.catalog.provider(exchange.provider) is not None else ""
         self.ended[known, exchange.status, (exchange.error or "")] += 1
         self.exchanges.remove(exchange)
-        spend = self.ledger.spend(exchange.job) if exchange.job else None
+        spend = self.ledger.spend(exchange.job) if exchange.job and exchange.admitted is not None else None
         self.spans.add(exchange, spend)

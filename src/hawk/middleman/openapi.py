@@ -13,6 +13,7 @@ from hawk.middleman.keys import ACCOUNT, KEY, KeyInfo
 from hawk.middleman.openapi_shapes import (
     COUNT,
     JOB,
+    JOB_STATUS,
     MODEL,
     STATUS,
     TEXT,
@@ -112,6 +113,7 @@ def document() -> Schema:
     probe, key, price = shapes
     error = {"message": TEXT, "type": {"type": "string", "enum": sorted(ERRORS)}}
     components |= {"Error": record(error=record(**error)), "Model": MODEL, "Job": JOB, "Status": STATUS}
+    components["JobStatus"] = JOB_STATUS
     return {
         "openapi": "3.1.0",
         "info": {"title": "Hawk middleman", "version": __version__},
@@ -161,6 +163,9 @@ def _job() -> dict[str, Schema]:
         "/job": {
             "get": _operation("What the bearing job has spent and has on its way.", _ref("Job"), who=(_JOB,)),
             "delete": _operation("The bearing job has ended.", record(closed=COUNT), who=(_JOB,)),
+        },
+        "/job/status": {
+            "get": _operation("The bearing job's lanes and open requests.", _ref("JobStatus"), who=(_JOB,))
         },
         "/job/keys": {
             "put": _operation(

@@ -103,6 +103,53 @@ _REQUEST = record(
     retry=COUNT,
 )
 
+_OWN_LANE = record(
+    {"learnt_per_minute": maybe(NUMBER)},
+    **{
+        **_LANE["properties"],
+        "url": TEXT,
+        "by_job": listed(
+            record(job=TEXT, mine=FLAG, in_flight=COUNT, waiting=COUNT, oldest_wait_s=maybe(NUMBER))
+        ),
+        "probe": maybe(record(at=TEXT, answered=FLAG, seconds=NUMBER, status=maybe(COUNT), why=TEXT)),
+    },
+)
+
+_OWN_REQUEST = record(
+    id=TEXT,
+    task=TEXT,
+    sample=TEXT,
+    sample_uuid=TEXT,
+    attempt=TEXT,
+    provider=TEXT,
+    account=TEXT,
+    model=maybe(TEXT),
+    phase=TEXT,
+    age_s=NUMBER,
+    sent_s=maybe(NUMBER),
+    first_byte_s=maybe(NUMBER),
+    quiet_s=maybe(NUMBER),
+    bytes_out=COUNT,
+    stream=FLAG,
+    most_tokens=maybe(COUNT),
+    reasoning=FLAG,
+    replayed=FLAG,
+    retry=COUNT,
+    place=maybe(COUNT),
+    reason=maybe(TEXT),
+    until=maybe(TEXT),
+    deadline_s=maybe(NUMBER),
+)
+
+JOB_STATUS = record(
+    job=TEXT,
+    instance=TEXT,
+    draining=FLAG,
+    lanes=listed(_OWN_LANE),
+    requests=listed(_OWN_REQUEST),
+    left_out=COUNT,
+)
+
 STATUS = record(
     instance=TEXT,
     version=TEXT,

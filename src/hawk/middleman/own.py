@@ -161,6 +161,11 @@ class OwnPaths:
             self._house.set_keys(principal, {str(k): str(v).strip() for k, v in body.items()})
             providers = [provider.name for provider in self._house.catalog.providers()]
             return reply({"keys": len(body), "providers": providers})
+        if target.rest == "/status":
+            _only(request, "GET", "HEAD")
+            principal = self._claimed(request, target)
+            self._house.job(principal)
+            return reply(status.of_job(self._house, principal))
         _bare(target)
         _only(request, "GET", "HEAD", "DELETE")
         principal = self._claimed(request, target)

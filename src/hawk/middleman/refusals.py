@@ -6,11 +6,14 @@ The body has the shape that the client's library expects, so that it shows the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hawk.config.providers import Kind
+
+if TYPE_CHECKING:
+    from hawk.middleman.tokens import Principal
 
 STATUS: Mapping[str, int] = {
     "hawk_token_missing": 401,
@@ -61,6 +64,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, more than an error
         no_retry: Trying again can't help: clients that honour `x-should-retry` give up at once.
         allow: Methods that the path knows, where it is for the method.
         detail: More for the body's error, beside type and message.
+        bearer: Who asked, where a token that is good for nothing any more says so.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, more than an error
         no_retry: bool = False,
         allow: Iterable[str] = (),
         detail: Mapping[str, Any] | None = None,
+        bearer: Principal | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -81,6 +86,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, more than an error
         self.no_retry = no_retry
         self.allow = tuple(allow)
         self.detail = dict(detail or {})
+        self.bearer = bearer
 
     def headers(self) -> dict[str, str]:
         found = {"content-type": "application/json"}

@@ -94,7 +94,13 @@ class Relay:
             message = f"{request.method[:20]} is not passed on."
             raise Refusal("hawk_method_not_allowed", message, allow=sorted(_METHODS))
         token = fields.credential(request.headers) or target.key
-        principal = house.verifier.who(token, exchange.wall)
+        try:
+            principal = house.verifier.who(token, exchange.wall)
+        except Refusal as refusal:
+            if refusal.bearer is not None:  # its job wants to know why nothing works any more
+                _identify(exchange, refusal.bearer, request.headers)
+                exchange.provider, exchange.path = target.provider, target.rest
+            raise
         if principal.claims is not None and target.provider in principal.claims.upstreams:
             exchange.dialect = Kind(principal.claims.upstreams[target.provider].kind)
         _identify(exchange, principal, request.headers)
@@ -105,7 +111,7 @@ class Relay:
         if "expect" in request.headers:
             request.keep_going()
         body, asked = await _read(request, exchange.dialect, target)
-        exchange.model = asked.model
+        exchange.model, exchange.asked = asked.model, asked
         exchange.bytes_in = len(body) if isinstance(body, bytes) else 0
         house.check_model(principal, target.provider, asked.model)
         house.job(principal, token)
@@ -151,6 +157,8 @@ class Relay:
         """
         house = self._house
         turnstile = house.turnstile(route, asked.model)
+        if (job := house.jobs.get(exchange.job)) is not None:
+            job.lanes[turnstile.name] = None
         now = house.loop.time()
         irid = request.headers.get("x-irid", "")
         ticket = Ticket(
@@ -234,6 +242,8 @@ async def _read(
 
 def _refuse(reply: Reply, exchange: Exchange, refusal: Refusal) -> None:
     exchange.status, exchange.error = refusal.status, refusal.kind
+    if not exchange.said:
+        exchange.said = refusal.message[: forward.SAID]
     fields = [*refusal.headers().items(), ("x-hawk-request-id", exchange.id)]
     if exchange.attempt:
         fields.append(("x-hawk-attempt", printable(exchange.attempt)))

@@ -22,6 +22,7 @@ from hawk.middleman.catalog import Catalog, addresses_of, load_catalog
 from hawk.middleman.house import House
 from hawk.middleman.keys import KeyStore
 from hawk.middleman.listener import Listener
+from hawk.middleman.liveness import Liveness
 from hawk.middleman.own import OwnPaths
 from hawk.middleman.presence import Presence, presence_file
 from hawk.middleman.refusals import Refusal
@@ -72,6 +73,7 @@ async def serve(settings: Settings, options: argparse.Namespace, environ: Mappin
     clients = Listener(relay, complaint)
     server = await house.loop.create_server(clients, sock=listener, backlog=2048, start_serving=False)
     writer = asyncio.create_task(spans.run())
+    liveness = asyncio.create_task(Liveness(house).run())
     try:
         await server.start_serving()
         gc.collect()
@@ -85,6 +87,7 @@ async def serve(settings: Settings, options: argparse.Namespace, environ: Mappin
         await drain(house, options.drain)
     finally:
         writer.cancel()
+        liveness.cancel()
         server.close()
         clients.close_idle()
         await asyncio.sleep(0)  # what was written last goes out

@@ -29,7 +29,9 @@ _encoder = msgspec.json.Encoder()
 
 class Span(msgspec.Struct, omit_defaults=True):
     """One request. Durations in seconds; `attempt` is the attempt's number; `error` is a type of ours,
-    `said` the beginning of a provider's error."""
+    `said` the beginning of a provider's error, or what ours says. `note` tells of an answer of status 200 that it is
+    `malformed` (not what its protocol promises), `empty` (neither text nor a call of a tool) or `refused` (a filter or
+    the model itself ended it)."""
 
     id: str
     at: str
@@ -55,6 +57,7 @@ class Span(msgspec.Struct, omit_defaults=True):
     usd: float | None = None
     error: str | None = None
     said: str = ""
+    note: str = ""
     client_gone: bool = False
     replayed: bool = False
     trace_id: str = ""
@@ -92,6 +95,7 @@ def span_of(exchange: Exchange) -> Span:
         usd=x.usd,
         error=x.error,
         said=x.said,
+        note=x.note,
         client_gone=x.client_gone,
         replayed=x.replayed,
         trace_id=x.trace_id,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -12,10 +14,26 @@ from hawk import __version__
 from hawk.middleman.admission import Turnstile
 from hawk.middleman.exchange import Exchange
 from hawk.middleman.house import House
+from hawk.middleman.liveness import last_byte
 from hawk.middleman.tokens import Principal
 
 _OPEN = 200
 """Open requests that are listed, the oldest."""
+
+OPEN_OF_JOB = 2000
+"""The same in a job's own status."""
+
+_PLACES = 50
+"""Requests of a job whose place in the queue is told: to find one takes a look at the whole queue."""
+
+ANOTHER = "another job"
+"""What a job of somebody else is called."""
+
+_THINKS = re.compile(
+    r"(?:^|[/:_-])(?:o[134](?:-|$)|gpt-5|grok-[34]|gemini-(?:2\.5|[3-9])|qwq|r1(?:-|$)|deepseek-r)|thinking|reason|magistral",
+    re.IGNORECASE,
+)
+"""Names of models that think before they answer, asked or not."""
 
 
 def document(house: House) -> dict[str, Any]:
@@ -54,6 +72,30 @@ def job(house: House, name: str) -> dict[str, Any]:
         "waiting": waiting,
         "budget": msgspec.to_builtins(known.budget) if known is not None else {"usd": None, "tokens": None},
         "exhausted": house.ledger.exhausted(name, known.budget) if known is not None else None,
+    }
+
+
+def of_job(house: House, principal: Principal) -> dict[str, Any]:
+    """The whole of `GET /job/status`: the lanes that the bearing job uses, and its open requests, the oldest first."""
+    now = house.loop.time()
+    name = principal.job
+    exchanges = sorted(house.exchanges.of(name), key=lambda x: x.arrived)
+    known = house.jobs.get(name)
+    used = dict(known.lanes) if known is not None else {}
+    places = 0
+    requests = []
+    for x in exchanges[:OPEN_OF_JOB]:
+        queued = x.ticket is not None and x.admitted is None
+        places += queued
+        requests.append(_own_request(house, x, now, placed=queued and places <= _PLACES))
+    lanes = [house.turnstiles[lane] for lane in used if lane in house.turnstiles]
+    return {
+        "job": name,
+        "instance": house.instance,
+        "draining": house.draining,
+        "lanes": [_own_lane(house, turnstile, principal, now) for turnstile in lanes],
+        "requests": requests,
+        "left_out": max(0, len(exchanges) - OPEN_OF_JOB),
     }
 
 
@@ -154,6 +196,64 @@ def _request(house: House, x: Exchange, now: float) -> dict[str, Any]:
         "retry": x.retry,
         "trace_id": x.trace_id,
     }
+
+
+def _own_lane(house: House, turnstile: Turnstile, principal: Principal, now: float) -> dict[str, Any]:
+    """A lane as one of the jobs in it sees it: others by name where they are the same person's."""
+    found = _lane(house, turnstile, now)
+    for held in found["by_job"]:
+        held["mine"] = held["job"] == principal.job
+        held["job"] = _called(house, held["job"], principal)
+    sign = turnstile.sign
+    found["url"] = _plain(turnstile.base_url)
+    found["probe"] = {**sign._asdict(), "at": _iso(sign.at)} if sign is not None else None
+    return found
+
+
+def _called(house: House, name: str | None, principal: Principal) -> str:
+    if name is None:
+        return "a person"
+    known = house.jobs.get(name)
+    bearer = known.principal if known is not None else None
+    return name if bearer is not None and bearer.user == principal.user else ANOTHER
+
+
+def _own_request(house: House, x: Exchange, now: float, *, placed: bool) -> dict[str, Any]:
+    waiting = x.lane.why(x.ticket) if placed and x.lane is not None and x.ticket is not None else None
+    asked = x.asked
+    last = last_byte(x)
+    due = min(x.due, x.total_due)
+    return {
+        "id": x.id,
+        "task": x.task_name,
+        "sample": x.sample,
+        "sample_uuid": x.sample_uuid,
+        "attempt": x.attempt,
+        "provider": x.provider,
+        "account": x.account,
+        "model": x.model,
+        "phase": x.phase,
+        "age_s": round(now - x.arrived, 2),
+        "sent_s": round(now - x.sent, 2) if x.sent is not None else None,
+        "first_byte_s": round(x.first_byte - x.arrived, 3) if x.first_byte is not None else None,
+        "quiet_s": round(now - last, 2) if last is not None else None,
+        "bytes_out": x.bytes_out,
+        "stream": asked is not None and asked.streaming,
+        "most_tokens": asked.most or None if asked is not None else None,
+        "reasoning": (asked is not None and asked.reasoning) or _THINKS.search(x.model or "") is not None,
+        "replayed": x.replayed,
+        "retry": x.retry,
+        "place": waiting.place if waiting is not None else None,
+        "reason": waiting.reason if waiting is not None else None,
+        "until": _at(house, waiting.until) if waiting is not None else None,
+        "deadline_s": round(due - now, 2) if due < float("inf") else None,
+    }
+
+
+def _plain(url: str) -> str:
+    """A base URL without what somebody may have put before the host."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _at(house: House, when: float | None) -> str | None:

@@ -201,11 +201,12 @@ class Verifier:
         claims = principal.claims
         assert claims is not None
         if now > claims.exp + SKEW:
-            raise Refusal("hawk_token_expired", f"The token of job {claims.job} has expired.", no_retry=True)
+            why = f"The token of job {claims.job} has expired."
+            raise Refusal("hawk_token_expired", why, no_retry=True, bearer=principal)
         revoked = self._revoked.get(claims.job)
         if revoked is not None and claims.iat <= revoked:
             why = f"The token of job {claims.job} is revoked: the job has ended or was stopped."
-            raise Refusal("hawk_token_revoked", why, no_retry=True)
+            raise Refusal("hawk_token_revoked", why, no_retry=True, bearer=principal)
         return principal
 
     def is_person(self, token: str | None) -> bool:

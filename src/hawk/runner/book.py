@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,6 +51,9 @@ REFRESH = 5.0
 """Seconds after which a snapshot is written though nothing but the clock changed it."""
 
 
+Judge = Callable[[], tuple[list[dict[str, Any]], bool, dict[str, str]]]
+"""Gives verdicts as plain data, whether the job is stuck, and the cause that holds an attempt by its uuid."""
+
 VERDICT_RETRY = 2.0
 """Seconds between tries to write the verdict onto a full disk."""
 
@@ -73,7 +77,11 @@ class Book:
         self.spec = spec
         self.plan: Plan | None = None
         self.operation: Operation | None = None
+        self.snapshot: Snapshot | None = None  # as it was built last
+        self.judge: Judge | None = None
+        self.concluded: Callable[[Snapshot], list[dict[str, Any]]] | None = None  # the last verdicts of all
         self.stopped_as_error: set[str] | None = set()  # uuids; None: every attempt
+        self.again: set[tuple[str, str, int]] = set()  # attempts that were ended to be run again
         self._collector: Collector | None = None
         self._evidence: list[TaskEvidence] = []
         self._phases: dict[tuple[int, str, int], SamplePhase] = {}
@@ -156,9 +164,12 @@ class Book:
         self._facts.workers = [_worker_row(w, machine) for w in workers]
         self._facts.metrics = _metrics(living)
         self._facts.operation = self.operation
+        if self.judge is not None:
+            self._facts.diagnosis, self._facts.stuck, self._facts.causes = self.judge()
         if self._storage_error is not None:
             self._facts.errors["storage"] = self._storage_error
-        self._write(build(self.plan, self._evidence, self._facts, now))
+        self.snapshot = build(self.plan, self._evidence, self._facts, now)
+        self._write(self.snapshot)
         spent = time.process_time() - cpu
         period = EAGER if begun - self._born < YOUNG else CALM
         asking = self._collector.answering if self._collector is not None else 0.0
@@ -217,7 +228,15 @@ class Book:
 
     def unfinished(self) -> list[PlanTask]:
         """Tasks with attempts that have no outcome, or whose log was not finished: only a buffer has the rest."""
-        return [e.plan for e in self._evidence if _lacking(e)]
+        return [e.plan for e in self._evidence if _lacking(e) or self._again(e)]
+
+    def _again(self, evidence: TaskEvidence) -> bool:
+        """Whether an attempt was ended to be run again, and has not been begun again yet."""
+        keys = [key for key in self.again if key[0] == evidence.plan.identifier]
+        rows = (evidence.attempts.get(key[1:]) for key in keys)
+        return any(
+            row is not None and row.phase is SamplePhase.CANCELED and not unneeded(row) for row in rows
+        )
 
     def unfinished_of(self, identifiers: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(task.identifier for task in self.unfinished() if task.identifier in identifiers)
@@ -240,6 +259,10 @@ class Book:
             for sample in evidence.attempts.values()
             if sample.phase.in_flight
         ]
+
+    def tasks(self) -> list[TaskEvidence]:
+        """What is known of every task, as it was at the last look; not to be changed."""
+        return self._evidence
 
     def resume_logs(self) -> dict[str, str]:
         return self._collector.resume_logs() if self._collector else {}
@@ -266,7 +289,9 @@ class Book:
         if end.stopped:
             reason = reason or f"stopped ({machine.stopping})"
         why = end.reason or ("stopped" if end.stopped else "its worker ended without an outcome for it")
-        asked = end.stopped and end.reason is None  # a person's stop; a job that was halted did not get its way
+        asked = (
+            end.stopped and end.reason is None
+        )  # a person's stop; a job that was halted did not get its way
         self._close_attempts(why, stopped=asked)
         progress = add_up(count(_rows(e)) for e in self._evidence)
         if self.plan is None:
@@ -303,8 +328,10 @@ class Book:
         facts.ended, facts.reason, facts.operation = status, reason, None
         facts.remedy = remedy or (_remedy(self.spec.job_id) if status is JobStatus.FAILED else None)
         facts.finished_at = now.isoformat()
-        facts.errors = {}
-        snapshot = build(self.plan, self._evidence, facts, now)
+        facts.errors, facts.stuck, facts.causes = {}, False, {}
+        snapshot = self.snapshot = build(self.plan, self._evidence, facts, now)
+        if self.concluded is not None:
+            snapshot.diagnosis = self.concluded(snapshot)
         while True:
             try:
                 self._write(snapshot)

@@ -212,6 +212,11 @@ class Collector:
         return list(self._threads.map(_listen, workers))
 
     def _take(self, worker: Worker, live: Live, now: datetime) -> None:
+        state = "ok" if live.error is None else "busy" if live.busy else "gone"
+        if state != worker.control:
+            worker.control, worker.control_since = state, now.isoformat()
+        worker.control_error = live.error or ""
+        worker.answered = worker.answered or state == "ok"
         heartbeat = read_heartbeat(worker.home) or Heartbeat(at="", pid=worker.pid)
         blocked = self._busy(worker, live, heartbeat, now)
         rows_by_eval = {row.eval_id: row for row in live.tasks}

@@ -9,10 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hawk.config.providers import client_environment, hidden_variables
+import msgspec
+
+from hawk.config.providers import client_environment, hidden_variables, provider_of
 from hawk.config.settings import Settings
 from hawk.config.upstreams import (
     TOKEN_VARIABLE,
@@ -48,6 +51,7 @@ class ModelAccess:
 
     Attributes:
         use: What the job has spent and has on its way, as of the last look; None before the first.
+        problem: Why it can't be asked, or refuses to answer, one line; `problem_since`: since when, ISO 8601.
     """
 
     def __init__(
@@ -65,7 +69,10 @@ class ModelAccess:
         self._local: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._ended = False
         self.use: ModelUse | None = None
+        self.problem: str | None = None
+        self.problem_since: str | None = None
 
     @property
     def on(self) -> bool:
@@ -120,7 +127,33 @@ class ModelAccess:
 
     def revoke(self) -> None:
         """End every request of this job now."""
+        self._ended = True
         self._tell("DELETE", "/job")
+
+    def status(self) -> dict[str, Any] | None:
+        """What the middleman says of the job's lanes and open requests; None while there is nothing to be said.
+
+        Raises:
+            OSError, HawkError: It does not answer, or refuses to.
+        """
+        if self._url is None or self._ended or self.problem is not None:
+            return None
+        found: dict[str, Any] = calls.call(self._url, self._token, "GET", "/job/status", timeout=5)
+        return found
+
+    def upstream(self, provider: str) -> str | None:
+        """Where a provider of the job's own is; None for one that it does not bring along."""
+        return next((u.base_url for u in self._upstreams if u.name == provider), None)
+
+    def named(self) -> dict[tuple[str, str], str]:
+        """(provider, model) as the middleman calls them → Inspect's name, of the models that the config names."""
+        found: dict[tuple[str, str], str] = {}
+        for name, base_url in models_of(self._config):
+            known = provider_of(name)
+            if known is not None:
+                own = (u.name for u in self._upstreams if base_url is not None and u.base_url == base_url)
+                found[next(own, known[0]), known[1]] = name
+        return found
 
     def close(self) -> None:
         """The job has ended: its token is good for nothing any more."""
@@ -169,17 +202,35 @@ class ModelAccess:
             try:
                 found = presence.living(self._settings.home)
                 if found is None:
+                    self._trouble("the middleman has ended; it is started again")
                     found = presence.ensure(self._settings)
                 if found.instance != self._instance:
                     self._introduce(found)
                 self._look()
             except (OSError, HawkError) as ex:
-                self.use = ModelUse(problem=f"the middleman does not answer: {ex}")
+                self._trouble(f"the middleman does not answer: {ex}")
                 time.sleep(LOOK)
 
+    def _trouble(self, problem: str | None) -> None:
+        if problem is None:
+            self.problem = self.problem_since = None
+            return
+        self.use = msgspec.structs.replace(self.use or ModelUse(), problem=problem)
+        if self.problem is None:
+            self.problem_since = datetime.now(UTC).isoformat()
+        self.problem = problem
+
     def _look(self) -> None:
-        answer = self._tell("GET", "/job")
-        if answer is not None:
+        if self._url is None or self._ended:
+            return
+        try:
+            answer = calls.call(self._url, self._token, "GET", "/job", timeout=5)
+        except HawkError as ex:
+            self._trouble(ex.message)
+        except OSError as ex:
+            self._trouble(f"the middleman does not answer: {ex}")
+        else:
+            self._trouble(None)
             self.use = ModelUse(
                 requests=answer.get("requests", 0),
                 tokens=answer.get("tokens", 0),

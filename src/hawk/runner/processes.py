@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,24 +36,26 @@ def become_subreaper() -> bool:
 
 
 class Zygote:
-    """The other end of `hawk.runner.zygote`."""
+    """The other end of `hawk.runner.zygote`.
 
-    def __init__(self, python: str = sys.executable, environ: Mapping[str, str] | None = None) -> None:
-        ours, theirs = socket.socketpair()
-        self._sock = ours
+    Args:
+        python: The interpreter to start it with.
+        there: The socket to one that the template has made for this process: none is started.
+    """
+
+    def __init__(self, python: str = sys.executable, *, there: socket.socket | None = None) -> None:
+        if there is not None:
+            self._sock = there
+            return
+        self._sock, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
                 [python, "-m", "hawk.runner.zygote", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                env=None if environ is None else dict(environ),
             )
         finally:
             theirs.close()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def fork(self, request: ForkRequest, timeout: float = 120.0) -> int:
         """Start a worker.
@@ -113,6 +115,9 @@ class Worker:
         home: Its directory in the run directory.
         data_home: Short path to its data directory, for sockets.
         held_by: Where its event loop stands still, while it does.
+        control: What its control socket did at the last look: `ok`, `busy`, `gone`, `unknown`.
+        control_since: Since when that is so, ISO 8601.
+        answered: It was `ok` once.
     """
 
     index: int
@@ -124,6 +129,10 @@ class Worker:
     adopted: bool = False
     busy_since: str | None = None
     held_by: str | None = None
+    control: str = "unknown"
+    control_since: str | None = None
+    control_error: str = ""
+    answered: bool = False
 
     def ended(self, reaper: Reaper) -> tuple[bool, int | None]:
         """Whether it has ended, and its wait status where the kernel told us."""

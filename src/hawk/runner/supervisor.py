@@ -4,28 +4,34 @@ A shell around `core.job.JobMachine`: it turns what it observes into events and 
 It never imports Inspect. Nothing depends on it staying alive: another one takes over where it left off.
 
     python -m hawk.runner.supervisor RUN_DIR          the job, secrets as JSON on standard input
-    python -m hawk.runner.supervisor --spare          the same, told on standard input which job
+    python -m hawk.runner.supervisor --told [FD]      the same, told on standard input which job; FD: to its zygote
     python -m hawk.runner.supervisor --settle RUN_DIR [REASON]   write the last snapshot of a job whose runner died
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from hawk.config.settings import Settings, load_settings
 from hawk.core import job
+from hawk.core.job import JobPhase
 from hawk.core.plan import Limits, Plan, PlanTask, deal
+from hawk.core.snapshot import Snapshot
 from hawk.core.states import Operation, StopAction, WorkerState
 from hawk.errors import HawkError, TransitionError
 from hawk.runner import datahome, stops
-from hawk.runner.book import Book, say
+from hawk.runner.actions import Actions
+from hawk.runner.book import Book, say, utcnow
+from hawk.runner.diagnostician import Diagnostician, Moment
 from hawk.runner.environment import EnvironmentBuild
 from hawk.runner.flight import FlightRecorder
 from hawk.runner.launch import Launcher
@@ -65,10 +71,14 @@ class Supervisor:
         self.machine = job.JobMachine(self.spec.job_id, Limits())
         self.book = Book(run_dir, self.spec)
         self.flight = FlightRecorder(run_dir, settings.run_base, self.book.note)
+        self.diagnostician = Diagnostician(run_dir, self.spec, settings, self.models, self.book.note)
+        self.book.judge, self.book.concluded = self.diagnostician.judgement, self._last_verdicts
         self.workers: dict[int, Worker] = {}
         self.delayed: list[tuple[float, job.StartWorker]] = []
         self.stop_deadline: float | None = None
+        self.stopping_since: str | None = None
         self.unanswered = stops.Unanswered()
+        self.actions = Actions(run_dir, self.spec, self.book)
         self.enumerator: Worker | None = None
         self.build: EnvironmentBuild | None = None
         self.finished = False
@@ -81,6 +91,7 @@ class Supervisor:
         """Returns when the job has ended and everything it started is gone."""
         wakeup = Wakeup()
         self.flight.open()
+        self.diagnostician.open()
         self.dispatch(job.Start())
         while not self.finished:
             wakeup.wait(TICK)
@@ -90,9 +101,11 @@ class Supervisor:
             self._watch_workers()
             self._watch_timers()
             self._watch_stops()
+            self._watch_actions()
             self._watch_models()
             looked = self.book.observe(list(self.workers.values()), self.machine)
             self.flight.follow(self._running(), self.book if looked else None)
+            self._diagnose()
 
     def dispatch(self, event: job.Event) -> None:
         """Feed an event to the machine and carry out what it says, and what follows from that."""
@@ -263,6 +276,8 @@ class Supervisor:
         reason = _exit_reason(end, status)
         if reason and (memory := self.flight.killed_for_memory(worker)):
             reason = memory
+        if asked := self.actions.asked(worker):
+            reason = f"{job.ON_REQUEST} ({reason or 'ended well'})"
         self.book.note("worker", str(worker.index), "exited", reason)
         unfinished = self.book.unfinished_of(worker.identifiers)
         self.dispatch(
@@ -274,6 +289,7 @@ class Supervisor:
                 > self._outcomes_at_start.get(worker.index, 0),
                 hopeless=end is not None and end.code == 2,
                 remedy=(end.remedy or None) if end is not None else None,
+                asked=asked,
             )
         )
 
@@ -296,6 +312,7 @@ class Supervisor:
             if request.sample_uuid is None:
                 self.book.note("stop", request.id, "acknowledged", request.action)
                 self.book.operation = Operation.STOPPING
+                self.stopping_since = self.stopping_since or utcnow().isoformat()
                 if request.action is StopAction.ERROR:
                     self.book.stopped_as_error = None
                     self.models.revoke()
@@ -304,6 +321,10 @@ class Supervisor:
                 done, why = stops.stop_sample(self.workers, self.book, request)
                 self.book.note("stop", request.id, "acknowledged" if done else "refused", why)
             stoprequests.answered(self.run_dir, request)
+
+    def _watch_actions(self) -> None:
+        if self.machine.phase is not JobPhase.ENDED:
+            self.actions.watch(self.workers, self._running())
 
     def _watch_models(self) -> None:
         use = self.models.use
@@ -315,11 +336,31 @@ class Supervisor:
         remedy = f"Raise middleman.budget and submit {self.spec.job_id} again: finished attempts are kept"
         self.dispatch(job.Halted(f"its budget is used up: {use.exhausted}", remedy))
 
+    # --- diagnosis -------------------------------------------------------------------------------------
+
+    def _diagnose(self) -> None:
+        if self.book.snapshot is not None:
+            self.diagnostician.follow(
+                Moment(
+                    self.book.snapshot,
+                    self.machine.phase,
+                    self.book.plan,
+                    tuple(self._running()),
+                    self.enumerator,
+                    self.stopping_since,
+                )
+            )
+
+    def _last_verdicts(self, snapshot: Snapshot) -> list[dict[str, Any]]:
+        return self.diagnostician.conclude(Moment(snapshot, JobPhase.ENDED, self.book.plan))
+
     # --- the end --------------------------------------------------------------------------------------
 
     def _finish(self, instruction: job.Finish) -> None:
         self.launcher.close()
+        self.actions.close()
         self.flight.close()
+        self.diagnostician.close()
         sweep(self.spec.job_id)
         datahome.remove(self.settings.run_base, self.run_dir)
         self.models.close()
@@ -386,6 +427,12 @@ def settle(run_dir: RunDir, reason: str) -> None:
     book.settle(reason)
 
 
+def _inherited(fd: int) -> socket.socket:
+    """A socket that came with the process; what this one starts must not have it."""
+    os.set_inheritable(fd, False)
+    return socket.socket(fileno=fd)
+
+
 def main() -> int:
     os.umask(0o077)
     settings = load_settings()
@@ -393,8 +440,8 @@ def main() -> int:
         settle(RunDir(Path(sys.argv[2])), sys.argv[3] if len(sys.argv) > 3 else "the runner died")
         return 0
     become_subreaper()
-    if sys.argv[1] == "--spare":
-        zygote = Zygote()
+    if sys.argv[1] == "--told":
+        zygote = Zygote(there=_inherited(int(sys.argv[2])) if len(sys.argv) > 2 else None)
         line = sys.stdin.buffer.readline()
         if not line.strip():
             return 0  # the server ended without a job for us

@@ -1,7 +1,8 @@
 """A process that has imported Inspect and forks workers on request.
 
-Importing Inspect costs seconds of CPU; forking costs a few milliseconds. The supervisor starts one zygote (the
-server keeps one ready before a job is even submitted) and asks it for each worker over a socket pair.
+Importing Inspect costs seconds of CPU; forking costs a few milliseconds. Each supervisor has one zygote (a copy of
+the server's template, `hawk.runner.template`, or else a process of its own) and asks it for each worker over a
+socket pair.
 A worker is forked twice, so that it becomes a child of the supervisor, which is the nearest subreaper: exit
 codes reach the supervisor, and the zygote may end while workers run on. The end of the socket ends the zygote.
 
@@ -16,7 +17,7 @@ import select
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from hawk.runner.wire import RUN, Forked, ForkRequest, receive, send
 from hawk.store.rundir import RunDir
@@ -88,17 +89,24 @@ def _asked(sock: socket.socket) -> bool:
     return bool(select.select([sock], [], [], 0)[0])
 
 
+def run(sock: socket.socket, preload: Preload) -> NoReturn:
+    """Be the zygote, and in forked processes their worker, to the end of the process."""
+    request = serve(sock, preload)
+    if request is None:
+        os._exit(0)  # taking the interpreter apart would take a second, for nothing
+    from hawk.runner import worker
+
+    gc.enable()
+    worker.main(request)
+
+
 def main() -> None:
     gc.disable()  # imports make objects that stay: looking for garbage among them took a fifth of the time
     sock = socket.socket(fileno=int(sys.argv[1]))
     from hawk.bridge.preload import Preload
-    from hawk.runner import worker
+    from hawk.runner import worker  # noqa: F401  # before the fork, for all workers
 
-    request = serve(sock, Preload())
-    if request is None:
-        os._exit(0)  # taking the interpreter apart would take a second, for nothing
-    gc.enable()
-    worker.main(request)
+    run(sock, Preload())
 
 
 if __name__ == "__main__":

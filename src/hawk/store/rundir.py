@@ -12,6 +12,8 @@ line. Nothing here imports a database: supervisor, worker and server all use it.
   plan.json            Plan
   journal.jsonl        every state change, with its reason
   snapshot.json        the last Snapshot
+  evidence.json        what the last diagnosis was made from
+  learnt.json          how long things took, for later jobs
   stop/                requests to stop, one file each; answered in the journal
   logs/                Inspect's log directory
   attempts/            see `hawk.store.attempts`
@@ -131,6 +133,14 @@ class RunDir:
     @property
     def snapshot_file(self) -> Path:
         return self.path / "snapshot.json"
+
+    @property
+    def evidence_file(self) -> Path:
+        return self.path / "evidence.json"
+
+    @property
+    def learnt_file(self) -> Path:
+        return self.path / "learnt.json"
 
     @property
     def stop_requests(self) -> Path:

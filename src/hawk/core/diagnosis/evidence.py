@@ -510,6 +510,7 @@ class Model(msgspec.Struct, omit_defaults=True):
         direct: The provider answers without the middleman.
         failing: Failures since the last good answer, of every kind; `failing_since`: when the first of them came.
         url: Where the provider is.
+        past: Its calls don't go through the middleman.
     """
 
     provider: str
@@ -527,6 +528,7 @@ class Model(msgspec.Struct, omit_defaults=True):
     failing: int = 0
     failing_since: str | None = None
     url: str = ""
+    past: bool = False
 
 
 class Disk(msgspec.Struct, omit_defaults=True):

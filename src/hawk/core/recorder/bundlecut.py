@@ -50,6 +50,11 @@ _LOGGERS = re.compile(
 )
 """Whose lines are kept: Hawk, Inspect, and the packages by which models are reached."""
 
+_QUOTING = ("sandbox", "attempt")
+"""Layers whose verdicts quote commands and tools."""
+
+_SLEEP = re.compile(r"(/\S+/)?sleep (infinity|[0-9.]{1,12}[smhd]?)")
+
 _FRAME = re.compile(r'\s*[|+\s]*File "[^"]*", line \d+')
 _HEADS = re.compile(
     r"[|+\s-]*(Traceback \(most recent call last\):|Exception Group Traceback|During handling of the above exception"
@@ -189,6 +194,55 @@ def cut_snapshot(data: bytes) -> bytes | None:
     for task in _dicts(fields.get("tasks")):
         for sample in _dicts(task.get("samples")):
             _cut_sample(sample)
+    for verdict in _dicts(fields.get("diagnosis")):
+        if verdict.get("layer") in _QUOTING:
+            verdict.pop("evidence", None)
+            verdict["what"] = str(verdict.get("cause"))
+    return _line(fields)
+
+
+def cut_evidence(data: bytes) -> bytes | None:
+    """Evidence without the arguments of tools and commands, and without what was said; None when it is damaged."""
+    fields = _document(data)
+    if fields is None:
+        return None
+    for attempt in _dicts(fields.get("attempts")):
+        for call in _dicts(attempt.get("calls")):
+            if call.get("action") not in PLAIN_ACTIONS:
+                call["detail"] = name_of(str(call.get("detail") or ""))
+        for process in _dicts(attempt.get("processes")):
+            process["command"] = _command(str(process.get("command") or ""))
+        if isinstance(repeat := attempt.get("repeat"), dict):
+            repeat["arguments"] = ""
+        if attempt.get("activity") in ("tool", "sandbox", "approval", "question"):
+            attempt["detail"] = name_of(str(attempt.get("detail") or ""))
+        for tried in _dicts(attempt.get("tries")):
+            tried["error"] = _note(str(tried.get("error") or ""))
+    for group in _dicts(fields.get("ended")):
+        group["message"] = _note(str(group.get("message") or ""))
+    return _line(fields)
+
+
+def _command(command: str) -> str:
+    """Its name; of one that only sleeps, for how long too: that is what tells a pause from a hang."""
+    return command if _SLEEP.fullmatch(command) else name_of(command)
+
+
+def cut_journal(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines of the journal; of a verdict that quotes commands only which it was."""
+    for line in lines:
+        kept = _cut_entry(line) if b'"diagnosis"' in line else line
+        if kept is not None:
+            yield kept
+
+
+def _cut_entry(line: bytes) -> bytes | None:
+    fields = _document(line)
+    if fields is None:
+        return None
+    data = fields.get("data")
+    if fields.get("kind") == "diagnosis" and isinstance(data, dict) and data.get("layer") in _QUOTING:
+        fields["reason"] = ""
     return _line(fields)
 
 

@@ -53,6 +53,21 @@ _END = re.compile(
 )
 _MOST_FIELDS = 64
 
+_REASON_WITHIN = 1536
+"""Why an answer ended stands so near to its end: behind it come counts, and a last event."""
+
+_REFUSED = {
+    Kind.OPENAI: (b'content_filter"', re.compile(rb'"finish_reason"\s*:\s*"content_filter"')),
+    Kind.ANTHROPIC: (b'"refusal"', re.compile(rb'"stop_reason"\s*:\s*"refusal"')),
+    Kind.GEMINI: (
+        b"eason",
+        re.compile(
+            rb'"(?:finish|block)Reason"\s*:\s*"(?:SAFETY|PROHIBITED_CONTENT|BLOCKLIST|SPII|RECITATION|IMAGE_SAFETY)"'
+        ),
+    ),
+}
+"""By dialect, a word that is rarely there, and how an answer says that a filter or the model itself ended it."""
+
 
 class _Inner(msgspec.Struct):
     usage: msgspec.Raw = msgspec.Raw()
@@ -97,11 +112,14 @@ class Scanner:
         model: As the provider names it in the answer.
         finished: The answer came to its end: `[DONE]`, `message_stop`, a finish reason, or the JSON's last bracket.
         output_seen: There was any text at all, a tool call's arguments included.
+        refused: A filter of the provider's, or the model's refusal, ended it. Known once somebody asked for the usage.
+        broken: What came is neither JSON nor events. Known at the end.
     """
 
     def __init__(self, kind: Kind, streaming: bool) -> None:
         self.model: str | None = None
         self.output_seen = False
+        self.refused = False
         self._finished = False
         self._kind = kind
         self._streaming = streaming
@@ -123,6 +141,13 @@ class Scanner:
         """The answer came to its end."""
         self._look_back()
         return self._finished
+
+    @property
+    def broken(self) -> bool:
+        """Of an answer that has ended: it is not what was promised."""
+        if not self._begun or not self._streaming:
+            return not (self._begun and self.finished)
+        return not self.finished and self._counts is None and not self.output_seen and self.model is None
 
     def feed(self, data: bytes) -> None:
         """The next bytes, split anywhere."""
@@ -211,6 +236,7 @@ class Scanner:
         if not self._recent and not self._tail:
             return
         recent = b"".join(self._recent)
+        self._look_for_refusal(recent)
         self._recent.clear()
         self._recent_size = 0
         if len(recent) > _RECENT:
@@ -256,6 +282,7 @@ class Scanner:
         for counts in (answer.usage, answer.usageMetadata):
             if counts:
                 self._add(counts)
+        self._look_for_refusal(body)
         model = answer.model or answer.modelVersion
         if model and self.model is None:
             self.model = model[:200]
@@ -321,6 +348,12 @@ class Scanner:
         }
         self._counted += 1
         self._counts = merged if len(merged) <= _MOST_FIELDS else counts
+
+    def _look_for_refusal(self, data: bytes) -> None:
+        word, reason = _REFUSED[self._kind]
+        end = data[-_REASON_WITHIN:]
+        if word in end and reason.search(end):
+            self.refused = True
 
     def _look_for_text(self, data: bytes) -> None:
         if self.output_seen:

@@ -13,7 +13,14 @@ from pathlib import Path
 import msgspec
 
 from hawk.bridge.evallog import list_logs
-from hawk.core.recorder.bundlecut import cut_output, cut_result, cut_snapshot, cut_trace_line
+from hawk.core.recorder.bundlecut import (
+    cut_evidence,
+    cut_journal,
+    cut_output,
+    cut_result,
+    cut_snapshot,
+    cut_trace_line,
+)
 from hawk.core.recorder.trace import InFlight, Sidecar
 from hawk.core.zstd import pack
 from hawk.server.services.bundle_logs import (
@@ -68,8 +75,10 @@ def files(run: RunDir, redact: Redact, *, transcripts: bool) -> Found:
     home = run.path
     for name in ("job.json", "eval-set.yaml", "eval-set.py", "plan.json", "prices.json", "history.json"):
         yield from _document(home / name, name)
-    yield from _lines(run.journal_file, "journal.jsonl")
+    yield from _lines(run.journal_file, "journal.jsonl", None if transcripts else cut_journal)
     yield from _document(run.snapshot_file, "snapshot.json", None if transcripts else cut_snapshot)
+    yield from _document(run.evidence_file, "evidence.json", None if transcripts else cut_evidence)
+    yield from _document(run.learnt_file, "learnt.json")
     yield from _lines(run.supervisor_log, "supervisor.log")
     for name in names(run.stop_requests):
         yield from _document(run.stop_requests / name, f"stop/{name}")

@@ -38,6 +38,8 @@ def diagnosis_of(ctx: Context, job_id: str) -> Diagnosis:
     job.alive = liveness.alive or (ctx.registry.get(job_id) is not None and not snapshot.status.terminal)
     if not job.alive and job.phase != "ended":
         job.ended_how = liveness.detail or one_line(snapshot.reason or "", 300) or None
+    if job.alive and evidence.attempts and run.supervisor_pid() is None:
+        evidence.missing[Source.ENGINE] = "its runner ended and is being started again: this was seen last"
     if job.alive:
         taken = datetime.fromisoformat(evidence.at)
         if (age := (moment - taken).total_seconds()) > STALE and evidence.attempts:

@@ -3,6 +3,7 @@
 from hawk.core.diagnosis.rule import Rule
 from hawk.core.diagnosis.rules import (
     attempt,
+    awaits,
     ends,
     healthy,
     launching,
@@ -18,6 +19,7 @@ RULES: tuple[Rule, ...] = (
     *provider.RULES,
     *middleman.RULES,
     *runner.RULES,
+    *awaits.RULES,
     *ends.RULES,
     *storage.RULES,
     *launching.RULES,

@@ -15,6 +15,9 @@ from hawk.core.text import one_line
 RECENT = 300.0
 """Seconds after which the end of a process that was followed by another is history."""
 
+ASKED = 120.0
+"""Seconds within which an end follows from what was asked: a stop takes a minute and a half at most."""
+
 AGAIN = 2
 """Ends of one worker within that time from which on the next one is to be expected."""
 
@@ -44,12 +47,25 @@ _STOPS = re.compile(r"nobody saw|died while no supervisor|interrupted|KeyboardIn
 def _rule(cause: Cause, kind: Kind, word: str) -> Callable[[View], Iterator[Finding]]:
     def look(view: View) -> Iterator[Finding]:
         for worker in view.workers:
-            ends = [end for end in worker.exits if kind(end.reason) and (view.ago(end.at) or 0.0) < RECENT]
+            ends = [
+                end
+                for end in worker.exits
+                if kind(end.reason) and (view.ago(end.at) or 0.0) < RECENT and not _asked_for(view, end)
+            ]
             if ends:
                 yield _of_worker(view, worker, ends, word)
         yield from _of_supervisor(view, cause, kind)
 
     return look
+
+
+def _asked_for(view: View, end: Exit) -> bool:
+    """Whether somebody wanted it: a stop that took too long, or a remedy that starts the worker again."""
+    at = view.ago(end.at) or 0.0
+    return any(
+        c.kind in ("stop", "fix") and 0.0 <= (view.ago(c.at) or 0.0) - at < ASKED
+        for c in view.evidence.journal
+    )
 
 
 def _of_worker(view: View, worker: Worker, ends: list[Exit], word: str) -> Finding:

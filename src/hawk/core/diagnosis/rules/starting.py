@@ -1,119 +1,154 @@
-"""Rules of the runner about what comes before the first attempt: packages, loading the tasks, an eval set that is wrong."""
+"""Sandboxes that are being made for long: what is fetched or built meanwhile, and what does not end."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from hawk.core.diagnosis.causes import Cause, Severity, Source
-from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
-from hawk.core.diagnosis.verdict import Fact
+from hawk.core.diagnosis.causes import Severity, Source, Who
+from hawk.core.diagnosis.errortext import sign_of
+from hawk.core.diagnosis.evidence import Attempt
+from hawk.core.diagnosis.rule import Finding, fact
+from hawk.core.diagnosis.rules.commands import foreground, sleep_of
+from hawk.core.diagnosis.rules.tools import at_limiter
+from hawk.core.diagnosis.saying import counted, earliest, lasted, named, quoted
 from hawk.core.diagnosis.view import View
-from hawk.core.states import JobStatus
-from hawk.core.text import duration, one_line
+from hawk.core.states import SamplePhase
 
-QUICK = 8.0
-"""Seconds in which packages that are cached and tasks that are small are ready: not worth a word."""
+SLOW = 45.0
+"""Seconds after which a sandbox that is not there is worth a word: most are made within one, containers within twenty."""
 
-LONG = 600.0
-"""Seconds of loading or installing from which on somebody should look: a big dataset on a slow line takes minutes."""
+QUIET = 20.0
+"""Seconds without any sign of a command of the setup."""
 
-_INSTALL = re.compile(r"packages do not install", re.IGNORECASE)
-_IMPORT = re.compile(r"ModuleNotFoundError|ImportError|No module named|cannot import name", re.IGNORECASE)
+TOO_LONG = 180.0
+"""Seconds after which a setup that does nothing is taken not to end: Inspect gives its script two minutes."""
 
+NEVER = 1800.0
+"""Seconds that a layer may take to be built, by default."""
 
-def environment_install(view: View) -> Iterator[Finding]:
-    job = view.job
-    if _INSTALL.search(job.reason or ""):
-        yield _fatal(view, one_line(job.reason or "", 300), job.installing)
-    elif job.phase == "preparing" and job.installing and job.alive:
-        since = view.ago(job.phase_since) or 0.0
-        if since >= QUICK:
-            yield _under_way(
-                view, f"installing {one_line(job.installing, 120)} for {duration(since)}", [], since
-            )
-
-
-def dataset_loading(view: View) -> Iterator[Finding]:
-    job, seen = view.job, view.evidence.enumerating
-    if job.phase != "enumerating" or not job.alive:
-        return
-    since = view.ago(job.phase_since) or 0.0
-    if since < QUICK:
-        return
-    facts = [fact(Source.ENGINE, f"the tasks are being loaded for {since:.0f} s", job.phase_since)]
-    place = ""
-    if seen is not None and seen.place:
-        place = f" in {seen.place}"
-        facts.append(fact(Source.RECORDER, f"the loading process is in {seen.place}"))
-        if seen.label:
-            facts.append(fact(Source.RECORDER, f"innermost: {seen.label}"))
-    elif seen is not None and seen.label:
-        facts.append(fact(Source.RECORDER, f"its stack can't be seen: {seen.label}"))
-    if seen is not None and seen.cpu is not None:
-        facts.append(fact(Source.ENGINE, f"it has used {seen.cpu:.0f} s of CPU"))
-    yield _under_way(view, f"the tasks are being loaded for {duration(since)}{place}", facts, since)
-
-
-def import_error(view: View) -> Iterator[Finding]:
-    reason = view.job.reason or ""
-    if _IMPORT.search(reason) and _ended_badly(view):
-        yield _fatal(view, one_line(reason, 300))
-        return
-    for group in view.evidence.ended:
-        text = f"{group.kind}: {group.message}"
-        if group.phase not in ("scoring", "setup", "sandbox") and _IMPORT.search(text):
-            yield Finding(
-                Severity.FATAL,
-                f"{group.count} attempts can't import what they need: {one_line(group.message, 200)}",
-                [fact(Source.LOGS, one_line(text, 300), group.last_at)],
-                ended=group.count,
-                subject=group.task,
-                since=group.first_at,
-                cost=0.0,
-            )
-
-
-def config_error(view: View) -> Iterator[Finding]:
-    reason = view.job.reason or ""
-    if not _ended_badly(view) or _IMPORT.search(reason) or _INSTALL.search(reason):
-        return
-    if view.evidence.progress.total == 0 and reason and not view.changes("worker", "started"):
-        yield _fatal(view, one_line(reason, 300))
-
-
-def _ended_badly(view: View) -> bool:
-    return view.job.status is JobStatus.FAILED
-
-
-def _fatal(view: View, what: str, subject: str = "") -> Finding:
-    facts = [fact(Source.JOURNAL, what)]
-    return Finding(
-        Severity.FATAL,
-        what,
-        facts,
-        whole=True,
-        ended=view.evidence.progress.errored,
-        subject=one_line(subject, 100),
-        remedy=one_line(view.job.remedy, 300) if view.job.remedy else None,
-        cost=0.0,
-    )
-
-
-def _under_way(view: View, what: str, facts: list[Fact], since: float) -> Finding:
-    return Finding(
-        Severity.WARNING if since >= LONG else Severity.INFO,
-        what,
-        facts or [fact(Source.JOURNAL, what, view.job.phase_since)],
-        whole=True,
-        since=view.job.phase_since,
-        cost=since if since >= LONG else 0.0,
-    )
-
-
-RULES: tuple[Rule, ...] = (
-    rule(Cause.ENVIRONMENT_INSTALL, environment_install, rules_out=[Cause.CONFIG_ERROR, Cause.QUEUED]),
-    rule(Cause.DATASET_LOADING, dataset_loading, helps=[Source.RECORDER], rules_out=[Cause.QUEUED]),
-    rule(Cause.IMPORT_ERROR, import_error, rules_out=[Cause.CONFIG_ERROR, Cause.CRASHED, Cause.RETRY_LOOP]),
-    rule(Cause.CONFIG_ERROR, config_error, rules_out=[Cause.CRASHED]),
+_NETWORK = re.compile(
+    r"Could not resolve host|Temporary failure (?:in name resolution|resolving)|[Nn]etwork is unreachable"
+    r"|Name or service not known|No address associated with hostname|EAI_AGAIN|ENOTFOUND|bad address '"
 )
+_PULL = re.compile(r"docker (?:compose .*)?(?:pull|build)\b")
+
+
+def speaks_of_network(text: str) -> bool:
+    """Whether an error says that there is no network."""
+    return _NETWORK.search(text) is not None and sign_of(text) != "image_pull"
+
+
+def pulling(view: View) -> Iterator[Finding]:
+    """Images that are being fetched."""
+    held = [i for i, a in enumerate(view.attempts) if a.phase is SamplePhase.INIT and _pulls(a)]
+    if not held:
+        return
+    since = view.held_since(held)
+    waited = view.ago(since) or 0.0
+    if waited < SLOW:
+        return
+    command = next(call.detail for call in view.attempts[held[0]].calls if _PULL.search(call.detail))
+    yield Finding(
+        Severity.INFO,
+        f"an image is fetched or built for {lasted(waited)}: {quoted(command)}",
+        [fact(Source.TRACE, f"{quoted(command)} is in flight", since)],
+        held,
+        since=since,
+        who=Who.WAIT,
+        remedy="Wait while it moves; a registry that does not answer ends it with an error",
+        next="hawk trace {job}",
+    )
+
+
+def _pulls(attempt: Attempt) -> bool:
+    return any(call.action == "Subprocess" and _PULL.search(call.detail) for call in attempt.calls)
+
+
+def slow_start(view: View) -> Iterator[Finding]:
+    """Attempts whose sandbox does not get ready, alike ones together."""
+    groups: dict[tuple[Severity, str], list[int]] = {}
+    names = {task.identifier: task.name for task in view.evidence.tasks}
+    for i in view.in_phase(SamplePhase.INIT):
+        attempt = view.attempts[i]
+        if at_limiter(attempt) or _pulls(attempt):
+            continue
+        waited = view.ago(attempt.since or attempt.started_at)
+        if waited is None:
+            continue
+        usual = view.learnt.starts.get(names.get(attempt.task, ""))
+        known = usual.most if usual is not None and usual.count >= 3 else 0.0
+        severity = _severity(attempt, waited, known)
+        if severity is not None:
+            groups.setdefault((severity, attempt.detail), []).append(i)
+    for (severity, detail), held in groups.items():
+        yield _slow(view, severity, detail, held)
+    yield from _preparing(view)
+
+
+def _severity(attempt: Attempt, waited: float, known: float) -> Severity | None:
+    running = foreground(attempt)
+    quiet = min((p.quiet for p in running), default=None)
+    if quiet is not None and quiet >= QUIET and waited > 1.5 * known:
+        asked = [s for p in running if (s := sleep_of(p.command)) is not None]
+        endless = bool(asked) and max(asked) > TOO_LONG + known
+        return Severity.STUCK if waited > TOO_LONG + known or (endless and waited > SLOW) else Severity.INFO
+    if quiet is not None and quiet < QUIET:
+        return Severity.INFO if waited > max(2 * SLOW, 3 * known) else None  # its setup works
+    if waited < max(SLOW, 3 * known):
+        return None
+    made = attempt.sandbox is not None
+    return Severity.STUCK if waited > max(NEVER if not made else 2 * TOO_LONG, 5 * known) else Severity.INFO
+
+
+def _slow(view: View, severity: Severity, detail: str, held: list[int]) -> Finding:
+    since = earliest([view.attempts[i].since or view.attempts[i].started_at for i in held])
+    waited = view.ago(since) or 0.0
+    commands = [p for i in held for p in foreground(view.attempts[i])]
+    doing = f": {detail}" if detail else ""
+    if commands:
+        p = max(commands, key=lambda p: p.quiet)
+        waits = f", waits for {p.waits}" if p.waits else ""
+        doing += f"; {quoted(p.command)} has done nothing for {lasted(p.quiet)}{waits}"
+    facts = [
+        fact(Source.CONTROL, f"{view.attempts[i].name}: {view.attempts[i].detail}", view.attempts[i].since)
+        for i in held[:3]
+    ]
+    facts += [
+        fact(
+            Source.SANDBOX,
+            f"{quoted(p.command)}: {p.cpu:g} s of CPU in {lasted(p.age)}, nothing for {lasted(p.quiet)}",
+        )
+        for p in commands[:3]
+    ]
+    blocks = severity.blocks
+    return Finding(
+        severity,
+        f"{counted(len(held))} ({named(view.attempts[i].name for i in held)}) wait for their sandbox for {lasted(waited)}{doing}",
+        facts,
+        held,
+        since=since,
+        who=None if blocks else Who.WAIT,
+        remedy=None if blocks else "Wait; see which step it is",
+    )
+
+
+def _preparing(view: View) -> Iterator[Finding]:
+    """What a worker builds for all its sandboxes, before there is any attempt."""
+    for worker in view.workers:
+        waited = view.ago(worker.preparing_since)
+        if worker.preparing is None or waited is None or waited < SLOW:
+            continue
+        mine = view.of_worker(worker)
+        over = waited > NEVER
+        yield Finding(
+            Severity.STUCK if over else Severity.INFO,
+            f"worker {worker.index} makes what its sandboxes need for {lasted(waited)}: {worker.preparing}",
+            [fact(Source.RECORDER, worker.preparing, worker.preparing_since)],
+            [i for i in mine if view.attempts[i].phase is SamplePhase.INIT],
+            waiting=0 if mine else view.evidence.progress.waiting,
+            subject=str(worker.index),
+            since=worker.preparing_since,
+            who=None if over else Who.WAIT,
+            remedy=None if over else "Wait: it is made once, and all attempts share it",
+        )
