@@ -91,6 +91,18 @@ def test_a_worker_whose_eval_set_is_wrong_is_not_started_again() -> None:
     assert machine.handle(exited) == [job.Finish("no such task", "name one")]
 
 
+def test_a_worker_that_was_ended_on_request_starts_again_at_once_and_earns_no_blame() -> None:
+    machine = running({0: ("a",)})
+    for _ in range(10):
+        [start] = machine.handle(job.WorkerExited(0, CRASH, unfinished=("a",), asked=True))
+        assert start == job.StartWorker(0, ("a",))
+        machine.started(0)
+    machine.handle(job.StopRequested(StopAction.SCORE))
+    assert machine.handle(job.WorkerExited(0, CRASH, unfinished=("a",), asked=True)) == [
+        job.Finish(stopped=True)
+    ]
+
+
 def test_a_stop_asks_then_interrupts_then_kills() -> None:
     machine = running({0: ("a",)})
     asked = machine.handle(job.StopRequested(StopAction.SCORE))

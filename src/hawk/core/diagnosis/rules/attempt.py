@@ -9,7 +9,7 @@ from hawk.core.diagnosis.causes import Cause, Severity, Source, Who
 from hawk.core.diagnosis.errortext import normalised, sign_of
 from hawk.core.diagnosis.evidence import Attempt, ErrorGroup, TaskCount, Times
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
-from hawk.core.diagnosis.rules.commands import Judgement, foreground, judge
+from hawk.core.diagnosis.rules.commands import Judgement, chain_fact, foreground, judge
 from hawk.core.diagnosis.rules.starting import speaks_of_network
 from hawk.core.diagnosis.rules.tools import at_limiter
 from hawk.core.diagnosis.saying import counted, earliest, lasted, named, quoted
@@ -294,18 +294,16 @@ def _asked(activity: ActivityType, words: str, label: str = "") -> Callable[[Vie
         since = view.held_since(held)
         waited = view.ago(since)
         first = view.attempts[held[0]]
-        about = f": {first.detail}" if first.detail else ""
+        about = f": {first.detail}" if first.detail and first.activity is activity else ""
         yield Finding(
             Severity.INFO,
             f"{counted(len(held))} ({named(view.attempts[i].name for i in held)}) {'wait' if len(held) > 1 else 'waits'} "
             f"for {words}{f', for {lasted(waited)}' if waited is not None else ''}{about}",
             [
-                fact(
-                    Source.CONTROL,
-                    f"{view.attempts[i].name}: {view.attempts[i].detail}".rstrip(": "),
-                    view.attempts[i].since,
-                )
-                for i in held[:4]
+                chain_fact(a)
+                if a.activity is not activity
+                else fact(Source.CONTROL, f"{a.name}: {a.detail or words}", a.since)
+                for a in (view.attempts[i] for i in held[:4])
             ],
             held,
             since=since,

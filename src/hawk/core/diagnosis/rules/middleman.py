@@ -184,15 +184,8 @@ def _breaker(view: View) -> Iterator[Finding]:
         )
 
 
-_BEHIND = (
-    Cause.OVERLOADED, Cause.SERVER_ERROR, Cause.AUTH_REJECTED, Cause.QUOTA_EXHAUSTED, Cause.MODEL_NOT_FOUND,
-    Cause.CONNECT_REFUSED, Cause.DNS_OR_TLS, Cause.MALFORMED_RESPONSE, Cause.BLACK_HOLE, Cause.STREAM_STALLED,
-)  # fmt: skip
-"""Why a breaker opens: then that is what a person needs to hear first."""
-
-
 def _known_otherwise(view: View, model: Model) -> bool:
-    return any(one.model is model and one.streak >= 2 for cause in _BEHIND for one in failing(view, cause))
+    return any(one.model is model and one.streak >= 2 for cause in f.BEHIND for one in failing(view, cause))
 
 
 def _queue(view: View) -> Iterator[Finding]:
