@@ -141,13 +141,14 @@ def _enumerate(spec: JobSpec, run_dir: RunDir, home: Path) -> None:
 
 
 def _work(spec: JobSpec, request: ForkRequest, run_dir: RunDir, home: Path) -> None:
-    from hawk.bridge import retries, tracefile
+    from hawk.bridge import retries, sandboxtrace, tracefile
     from hawk.bridge.attempts import watch
     from hawk.runner.evidence import Evidence
     from hawk.runner.recorder import Recorder
 
     plan, share = run_dir.read_plan(), read_json(home / "worker.json", Share)
     tracefile.install(home)  # before the first heartbeat: it looks at the last one of the process before
+    sandboxtrace.install()
     Recorder(home, Path(os.environ["XDG_DATA_HOME"]), request.index).start()
     retries.record(run_dir.path / "spans" / f"worker-{request.index}.jsonl")
     if spec.rescore is not None:
