@@ -6,6 +6,7 @@
 #   make fmt      format, and mend what the linter can mend
 #   make docs     generate docs/cli.md, the tables of fields and docs/eval-set.schema.json again
 #   make bench    print the bars
+#   make faultlab provoke every fault, and see what is said of it; some: make faultlab ARGS="--only 'runner.*'"
 #   make clean    remove everything that make made
 #
 #   PYTHON=python3.13 make test   another Python, in an environment of its own
@@ -25,7 +26,7 @@ ARGS ?=
 # Inherited, it would make every start of `hawk` compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check fmt docs bench clean
+.PHONY: help demo test check fmt docs bench faultlab clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -65,6 +66,9 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.middleman || missed=1; \
 	$(BIN)/python -m benchmarks.recorder || missed=1; \
 	exit $$missed
+
+faultlab: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.faults.lab $(ARGS)
 
 clean:
 	rm -rf .venv .venvs .hawk dist build .pytest_cache .ruff_cache .mypy_cache

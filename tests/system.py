@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import secrets
 import signal
@@ -20,6 +22,7 @@ import psutil
 
 from hawk.client import HawkClient
 from hawk.core.snapshot import Snapshot
+from hawk.engine.starts import Template
 from hawk.errors import HawkError
 from hawk.store.locks import holder
 from hawk.store.rundir import RunDir
@@ -38,6 +41,20 @@ def until(what: str, probe: Callable[[], T | None], timeout: float = 60.0, perio
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout:g} s: {what}")
         time.sleep(period)
+
+
+@functools.cache
+def shared_template() -> str:
+    """Socket of the process that has imported everything, for all servers of this test process.
+
+    `HAWK_TEMPLATE`, where it is set, is another one, or none when it is empty.
+    """
+    if "HAWK_TEMPLATE" in os.environ:
+        return os.environ["HAWK_TEMPLATE"]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("HAWK_")}
+    template = Template(Path(tempfile.gettempdir()), environ)
+    atexit.register(template.close)
+    return str(template.path)
 
 
 class System:
@@ -62,7 +79,8 @@ class System:
             "HAWK_ROOT": str(self.root),
             "HAWK_RUN_BASE": str(self.links),
             "HAWK_MIDDLEMAN": "0",  # a process more, for tests that say so
-            "HAWK_WARM": "0",  # a spare runner imports for seconds, which tests on a small machine feel
+            "HAWK_WARM": "0",  # a template each imports for seconds, which tests on a small machine feel
+            "HAWK_TEMPLATE": shared_template(),
             **environ,
         }
         self.server: subprocess.Popen[bytes] | None = None
@@ -101,15 +119,20 @@ class System:
         found = [process for run in self.run_dirs() for process in self.processes(run.job_id)]
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                if "hawk.runner" in " ".join(process.cmdline()) and process.environ().get("HAWK_HOME") == str(
-                    self.home
-                ):
+                if "hawk.runner" in " ".join(process.cmdline()) and self._is_ours(process):
                     found.append(process)
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(found, timeout=5)
         return not found
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        """By its environment; by where its errors go, when it is a copy of the shared template, with its environment."""
+        if process.environ().get("HAWK_HOME") == str(self.home):
+            return True
+        errors = Path(f"/proc/{process.pid}/fd/2")
+        return errors.exists() and any(errors.readlink().is_relative_to(p) for p in (self.home, self.root))
 
     def client(self) -> HawkClient:
         return HawkClient(self._record()["url"], (self.home / "token").read_text().strip())

@@ -84,6 +84,27 @@ def test_limits_can_be_changed_while_it_runs(control: ControlSocket) -> None:
         control.patch_config(task_id, no_such_knob=1)
 
 
+def test_what_was_set_is_told_and_unknown_names_are_refused(control: ControlSocket) -> None:
+    control.patch_config(attempt_timeout=77)
+    assert control.config()["retry"]["attempt_timeout"] == 77
+    model = control.tasks()[0].model
+    assert control.pause(model, now=True)["paused"] is True
+    assert control.pause(now=True)["changed"] is True
+    assert set(control.tasks()[0].paused or ()) == {"process", "model"}
+    assert control.resume()["changed"] is True
+    assert control.resume(model)["changed"] is True
+    assert not control.tasks()[0].paused
+    with pytest.raises(ControlRefused) as caught:
+        control.pause("openai/none")
+    assert caught.value.fields["status"] == 404
+    eval_id = control.tasks()[0].eval_id
+    assert control.requeue(eval_id, "s3", 1)["changed"] is False  # it runs
+    with pytest.raises(ControlRefused, match="completed successfully"):
+        control.requeue(eval_id, "s1", 1)
+    with pytest.raises(ControlRefused, match="not found"):
+        control.cancel_tool_call(eval_id, "nobody", 1)
+
+
 def test_blocked_event_loop_is_busy_within_the_deadline(live: Evaluation, control: ControlSocket) -> None:
     block = live.signal("block")
     try:

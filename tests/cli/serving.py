@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from hawk.core.snapshot import Snapshot, StatusResponse
-from hawk.errors import NotFoundError
+from hawk.errors import HawkError, NotFoundError
 
 TOKEN = "test-token"
 Route = Callable[[dict[str, Any]], Any]
@@ -75,7 +75,10 @@ class Handler(BaseHTTPRequestHandler):
         elif f"{self.command} {url.path}" in self.canned.routes:
             answer = self.canned.routes[f"{self.command} {url.path}"]
             query = {key: values[0] for key, values in parse_qs(url.query).items()}
-            self._send(200, answer(query) if callable(answer) else answer)
+            try:
+                self._send(200, answer(query) if callable(answer) else answer)
+            except HawkError as ex:
+                self._send(ex.http_status, ex.envelope())
         elif url.path.endswith("/eval-set-status") and self.canned.snapshots:
             self._send(200, StatusResponse(self.canned.snapshots[-1], "e"))
         else:

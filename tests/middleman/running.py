@@ -204,5 +204,5 @@ class Middleman:
         for path in self.home.rglob("*"):
             if path.is_file() and path.name not in _MAY_HOLD_SECRETS:
                 data = path.read_bytes()
-                found += [f"{path.name}: …{secret[-6:]}" for secret in secrets if secret.encode() in data]
+                found += [f"{path.name}: …{s[-6:]}" for s in secrets if len(s) > 8 and s.encode() in data]
         return found

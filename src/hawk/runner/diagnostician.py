@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -76,6 +76,10 @@ class Diagnostician:
 
     Args:
         note: Writes a line of the journal, from any thread.
+
+    Attributes:
+        diagnosis: The last one.
+        watch: Is told of each, on the thread.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Diagnostician:
         self._thread: threading.Thread | None = None
         self._said: dict[tuple[str, str], tuple[Severity, float]] = {}
         self.diagnosis: Diagnosis | None = None
+        self.watch: Callable[[Diagnosis, Evidence], None] | None = None
 
     def open(self) -> None:
         self._thread = threading.Thread(target=self._run, name="diagnosis", daemon=True)
@@ -155,7 +160,11 @@ class Diagnostician:
 
     def look(self, moment: Moment) -> Diagnosis:
         """Gather, weigh, keep; what changed is noted in the journal."""
-        return self._weigh(self.gather(moment))
+        evidence = self.gather(moment)
+        found = self._weigh(evidence)
+        if self.watch is not None:
+            self.watch(found, evidence)
+        return found
 
     def _weigh(self, evidence: Evidence) -> Diagnosis:
         found = explain(evidence, datetime.fromisoformat(evidence.at))

@@ -37,6 +37,7 @@ from hawk.runner.flight import FlightRecorder
 from hawk.runner.launch import Launcher
 from hawk.runner.models import ModelAccess
 from hawk.runner.processes import Reaper, Wakeup, Worker, Zygote, become_subreaper, describe_status, sweep
+from hawk.runner.watchdog import Watchdog
 from hawk.runner.worker import Exit
 from hawk.store import stoprequests
 from hawk.store.locks import hold
@@ -73,6 +74,8 @@ class Supervisor:
         self.flight = FlightRecorder(run_dir, settings.run_base, self.book.note)
         self.diagnostician = Diagnostician(run_dir, self.spec, settings, self.models, self.book.note)
         self.book.judge, self.book.concluded = self.diagnostician.judgement, self._last_verdicts
+        self.watchdog = Watchdog(run_dir, self.spec, secrets, settings, self.reaper, self.book.note)
+        self.diagnostician.watch = self.watchdog.look
         self.workers: dict[int, Worker] = {}
         self.delayed: list[tuple[float, job.StartWorker]] = []
         self.stop_deadline: float | None = None
@@ -366,6 +369,8 @@ class Supervisor:
         self.models.close()
         self.book.use_models(self.models.use)
         self.book.finish(instruction, list(self.workers.values()), self.machine)
+        if self.book.snapshot is not None:
+            self.watchdog.ended(self.book.snapshot.status, self.diagnostician.verdicts)
         self.finished = True
 
     def crashed(self, ex: BaseException) -> None:

@@ -20,6 +20,9 @@ RETUNABLE = ("max_retries", "max_connections", "attempt_timeout", "stream_idle_t
 RAISABLE = ("token_limit", "message_limit", "time_limit")
 """Limits of attempts that a worker takes while it runs."""
 
+MOST = 1e12
+"""What a setting or limit may be set to: more is a slip."""
+
 NAMED = 5
 """Attempts that are named in a step; the rest is counted."""
 
@@ -148,7 +151,7 @@ def _score(fix: Fix, evidence: Evidence) -> FixPlan:
 def _restart_worker(fix: Fix, evidence: Evidence) -> FixPlan:
     living = {worker.index: worker for worker in evidence.workers if worker.state == "running"}
     if fix.subject.strip():
-        wanted = [int(word) for word in fix.subject.replace(",", " ").split() if word.isdigit()]
+        wanted = [int(word) for word in fix.subject.split() if word.isascii() and word.isdigit()]
     else:
         wanted = sorted({a.worker for a in _named(fix, evidence) if a.worker is not None})
     found = [living[index] for index in dict.fromkeys(wanted) if index in living]
@@ -226,7 +229,8 @@ def _retune(fix: Fix, evidence: Evidence) -> FixPlan:
             f"{fix.subject or 'That setting'} can't be changed while a job runs.",
             f"Change it in the eval set and submit it again; live go: {', '.join(RETUNABLE)}",
         )
-    if fix.value is None or fix.value < (0 if fix.subject == "max_retries" else 1):
+    least = 0 if fix.subject == "max_retries" else 1
+    if fix.value is None or not least <= fix.value <= MOST:
         return _refused(
             f"{fix.subject} needs a number to be set to.", "Name one, or change it in the eval set"
         )
@@ -253,7 +257,7 @@ def _raise_limit(fix: Fix, evidence: Evidence) -> FixPlan:
         most for a in evidence.attempts if (most := a.limits.get(name.removesuffix("_limit"))) is not None
     ]
     value = fix.value if fix.value is not None else (2 * max(seen) if seen else None)
-    if value is None or value < 1:
+    if value is None or not 1 <= value <= MOST:
         return _refused(f"What {name} should be is not known.", "Raise it in the eval set")
     held = {a.uuid: a for a in evidence.attempts if a.uuid}
     tasks = sorted({held[uuid].task for uuid in fix.uuids if uuid in held})

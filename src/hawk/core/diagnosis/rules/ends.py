@@ -10,6 +10,7 @@ from hawk.core.diagnosis.evidence import Exit, Worker
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
 from hawk.core.diagnosis.verdict import Fix, FixKind
 from hawk.core.diagnosis.view import View
+from hawk.core.job import ON_REQUEST
 from hawk.core.text import one_line
 
 RECENT = 300.0
@@ -61,9 +62,11 @@ def _rule(cause: Cause, kind: Kind, word: str) -> Callable[[View], Iterator[Find
 
 def _asked_for(view: View, end: Exit) -> bool:
     """Whether somebody wanted it: a stop that took too long, or a remedy that starts the worker again."""
+    if end.reason.startswith(ON_REQUEST):
+        return True
     at = view.ago(end.at) or 0.0
     return any(
-        c.kind in ("stop", "fix") and 0.0 <= (view.ago(c.at) or 0.0) - at < ASKED
+        c.kind == "stop" and 0.0 <= (view.ago(c.at) or 0.0) - at < ASKED
         for c in view.evidence.journal
     )
 
