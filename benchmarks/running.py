@@ -68,13 +68,14 @@ def _inspect(logs: Path) -> float:
 
 
 def _settled(instance: Hawk) -> None:
-    """Wait for the spare runner that follows a job to be there, its imports done: they must not count for either."""
+    """Wait for the server's template to be there, its imports done: they must not count for either."""
     server = psutil.Process(json.loads(instance.settings.server_file.read_bytes())["pid"])
 
-    def spare() -> bool | None:
-        return True if any("--spare" in child.cmdline() for child in server.children()) else None
+    def template() -> bool | None:
+        found = any("hawk.runner.template" in child.cmdline() for child in server.children())
+        return True if found else None
 
-    until("the server keeps a spare runner", spare, period=0.5)
+    until("the server keeps a template", template, period=0.5)
     calm()
 
 
@@ -108,7 +109,7 @@ def _first_attempt(instance: Hawk, base: Path, rounds: int) -> Bar:
         with instance.client() as client:
             times.append(_until_running(client, f"holding-{i}", base))
         print(f"  first attempt after {times[-1]:.2f} s", file=sys.stderr, flush=True)
-    with instance.client() as client:  # at once after another job, before there is a spare again
+    with instance.client() as client:  # at once after another job
         cold = _until_running(client, "holding-cold", base)
     note = f"server up, median of {rounds}; {cold:.1f} s right after another job"
     return Bar("submit to first attempt running", median(times), 1.5, "s", note)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.system import shared_template
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -24,6 +26,7 @@ class CommandLine:
             "HAWK_RUN_BASE": str(base / "links"),
             "HAWK_MIDDLEMAN": "0",
             "HAWK_WARM": "0",
+            "HAWK_TEMPLATE": shared_template(),
             **environ,
         }
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.system import shared_template
+
 TERMINAL = ("complete", "failed", "deleted")
 
 
@@ -82,6 +84,7 @@ def serve(home: Path, **variables: str) -> Iterator[Server]:
     # The tests' environment may name another server or token; only the home is meant to count here.
     environ = {k: v for k, v in os.environ.items() if not k.startswith("HAWK_")} | {
         "HAWK_HOME": str(home),
+        "HAWK_TEMPLATE": shared_template(),
         **variables,
     }
     log = home / "server.log"
