@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks.bars import Bar
 from tests.faults.lab import matrix
 from tests.faults.lab.__main__ import chosen
 from tests.faults.lab.lab import Lab
 from tests.faults.lab.scenario import SIGNAL, Scenario
 from tests.faults.lab.scenarios import SCENARIOS
 from tests.faults.lab.trial import Outcome, Result
+
+from benchmarks.bars import Bar
 
 
 def measure(options: argparse.Namespace) -> list[Bar]:

@@ -46,7 +46,9 @@ def _list(scenarios: Sequence[Scenario]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.lab", description="Provoke faults, and see what is said.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults.lab", description="Provoke faults, and see what is said."
+    )
     parser.add_argument("--list", action="store_true", help="say what there is, and do nothing")
     parser.add_argument("--only", metavar="GLOB", help="names or causes, several with commas")
     parser.add_argument("--healthy", action="store_true", help="only healthy runs")

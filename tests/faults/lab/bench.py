@@ -20,10 +20,44 @@ if TYPE_CHECKING:
 
 _SOURCE = Path(tasks.__file__)
 _RENAMED = ("lab_task", "lab_shell", "lab_publish", "lab_scorer", "slow_person", "in_steps")
-_WORDS = (
-    "amber basil cedar delta ember fjord grove heron indigo juniper kelp lotus maple nectar olive pebble quartz raven "
-    "sable tulip umber violet willow yarrow zephyr acorn birch cobalt dune elm falcon gorse hazel iris jade lark"
-).split()
+_WORDS = [
+    "amber",
+    "basil",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "grove",
+    "heron",
+    "indigo",
+    "juniper",
+    "kelp",
+    "lotus",
+    "maple",
+    "nectar",
+    "olive",
+    "pebble",
+    "quartz",
+    "raven",
+    "sable",
+    "tulip",
+    "umber",
+    "violet",
+    "willow",
+    "yarrow",
+    "zephyr",
+    "acorn",
+    "birch",
+    "cobalt",
+    "dune",
+    "elm",
+    "falcon",
+    "gorse",
+    "hazel",
+    "iris",
+    "jade",
+    "lark",
+]
 
 Probe = Callable[["Run"], object]
 Action = Callable[["Run"], None]
@@ -163,7 +197,11 @@ class Bench:
     def sample(self, *steps: Sequence[Any], setup: str | None = None) -> dict[str, Any]:
         """A sample that goes through these steps; its `input` is known to nobody else."""
         word = self.word()
-        found: dict[str, Any] = {"id": self.word(), "input": f"Consider {word}.", "steps": [*map(list, steps)]}
+        found: dict[str, Any] = {
+            "id": self.word(),
+            "input": f"Consider {word}.",
+            "steps": [*map(list, steps)],
+        }
         return {**found, "setup": setup} if setup else found
 
     def samples(self, count: int, *steps: Sequence[Any]) -> list[dict[str, Any]]:
@@ -206,9 +244,7 @@ class Bench:
         used = list(models) if models is not None else self.models[:1]
         secrets = {name: value for model in self.models for name, value in model.secrets.items()}
         whole: dict[str, Any] = {
-            "tasks": [
-                {"file": str(self.file), "items": list(items or [self.task(samples, **(task or {}))])}
-            ],
+            "tasks": [{"file": str(self.file), "items": list(items or [self.task(samples, **(task or {}))])}],
             "models": [model.entry for model in used],
             "secrets": sorted(secrets),
             **config,

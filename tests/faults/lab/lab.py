@@ -15,6 +15,7 @@ from tests.faults.lab.scenario import Scenario
 from tests.faults.lab.trial import Outcome, Result, Trial
 
 Told = Callable[[Result], None]
+Seen = Callable[[Trial], None]
 
 
 class Lab:
@@ -26,6 +27,7 @@ class Lab:
         keep: Evidence of each scenario is put here.
         deaths: Look at what is said once everything is dead too.
         told: Called with each result as it comes.
+        seen: Called with each trial after its verdict, while its job still runs.
     """
 
     def __init__(
@@ -36,8 +38,16 @@ class Lab:
         keep: Path | None = None,
         deaths: bool = True,
         told: Told = lambda result: None,
+        seen: Seen = lambda trial: None,
     ) -> None:
-        self.seed, self.jobs, self.keep, self.deaths, self.told = seed, jobs, keep, deaths, told
+        self.seed, self.jobs, self.keep, self.deaths, self.told, self.seen = (
+            seed,
+            jobs,
+            keep,
+            deaths,
+            told,
+            seen,
+        )
         self.base = Path(tempfile.mkdtemp(prefix="hkl-"))
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
@@ -95,6 +105,7 @@ class Lab:
     def _bury(self, room: Room, trials: list[Trial]) -> None:
         """Put evidence aside; then kill everything, and look at what is left."""
         for trial in trials:
+            self.seen(trial)
             trial.stop()
             if self.keep is not None:
                 trial.keep(self.keep)

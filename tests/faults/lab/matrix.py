@@ -37,8 +37,10 @@ def matrix(results: Sequence[Result]) -> str:
         rows.setdefault(expected, Counter())[said] += 1
     width = max((len(name) for name in rows), default=0)
     lines = ["", "what it was → what was named first"]
-    for name, said in sorted(rows.items()):
-        lines.append(f"  {name:{width}}  " + ", ".join(f"{what} {count}" for what, count in said.most_common()))
+    for name, counted in sorted(rows.items()):
+        lines.append(
+            f"  {name:{width}}  " + ", ".join(f"{what} {count}" for what, count in counted.most_common())
+        )
     return "\n".join(lines)
 
 
@@ -81,9 +83,7 @@ def after_death(results: Sequence[Result]) -> float:
 
 def alarms(results: Sequence[Result]) -> int:
     """Healthy runs of which something was said to be stuck or fatal."""
-    return sum(
-        any(Severity(severity).blocks for severity in r.named.values()) for r in results if r.healthy
-    )
+    return sum(any(Severity(severity).blocks for severity in r.named.values()) for r in results if r.healthy)
 
 
 def summary(results: Sequence[Result]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -57,7 +58,7 @@ class Room:
 
     def __init__(self, base: Path, case: Case | None = None) -> None:
         base.mkdir(parents=True, exist_ok=True)
-        more = case.environ if case is not None else {}
+        more: dict[str, Any] = case.environ if case is not None else {}
         root = case.root if case is not None else None
         self.base = base
         self.system = System(base, root=root, **{"HAWK_MIDDLEMAN": "1", "HAWK_WORKERS": "2", **more})

@@ -104,7 +104,9 @@ def tool_runs(text: str) -> Probe:
     """A process with this in its command line runs."""
 
     def probe(run: Run) -> bool:
-        return any(text in " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+        return any(
+            text in " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])
+        )
 
     return probe
 

@@ -69,7 +69,7 @@ class Going:
         """A long call where it belongs: in a thread."""
         await asyncio.to_thread(time.sleep, seconds)
 
-    async def run(self, command: str, timeout: int | None = None) -> None:
+    async def run(self, command: str, timeout: int | None = None) -> None:  # noqa: ASYNC109  # the sandbox's
         """A command in the sandbox."""
         self.mark("run")
         await sandbox().exec(["sh", "-c", command], timeout=timeout)
@@ -227,7 +227,7 @@ def lab_scorer(gate: str, how: dict[str, list[Any]]) -> Scorer:
 
 @tool
 def lab_shell() -> Tool:
-    async def execute(command: str, timeout: int | None = None) -> str:
+    async def execute(command: str, timeout: int | None = None) -> str:  # noqa: ASYNC109  # the tool's
         """Run a command.
 
         Args:

@@ -93,9 +93,7 @@ class Trial:
 
     def __init__(self, scenario: Scenario, bench: Bench, case: Case, room: Room, seed: str) -> None:
         self.scenario, self.bench, self.case, self.room = scenario, bench, case, room
-        self.result = Result(
-            scenario.name, scenario.cause, scenario.healthy, bool(scenario.also), seed
-        )
+        self.result = Result(scenario.name, scenario.cause, scenario.healthy, bool(scenario.also), seed)
         self.run_: Run | None = None
         self._faults: list[str] = []
 
@@ -172,17 +170,17 @@ class Trial:
             return False
         first = key(said.verdicts[0])
         if self.scenario.also:
-            count = len(self.scenario.causes)
-            return {key(v) for v in said.verdicts[:count]} >= set(self.scenario.causes)
+            return {key(v) for v in said.verdicts} >= set(self.scenario.causes)
         return first in (self.scenario.cause, *self.scenario.either)
 
     def _wrong(self, said: Diagnosis) -> str:
         """Why it is not what has to be said; empty: it is."""
         if not said.verdicts:
             return "no verdict"
-        if missing := [c for c in self.scenario.causes if c not in {key(v) for v in said.verdicts}]:
-            if not set(self.scenario.either) & {key(v) for v in said.verdicts}:
-                return f"{', '.join(missing)} not named"
+        named = {key(v) for v in said.verdicts}
+        missing = [cause for cause in self.scenario.causes if cause not in named]
+        if missing and not named & set(self.scenario.either):
+            return f"{', '.join(missing)} not named"
         if not self._is_first(said):
             return f"{key(said.verdicts[0])} is first"
         right = [v for v in said.verdicts if key(v) in (*self.scenario.causes, *self.scenario.either)]

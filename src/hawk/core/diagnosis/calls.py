@@ -349,6 +349,10 @@ _SILENT = {
 """The same of those without an answer."""
 
 
+_SPENT = re.compile(r"The budget of job \S+ is used up")
+"""The middleman's own words, where a client shows the message without its type."""
+
+
 def of_error(type_: str, message: str, status: int | None = None) -> Kind | None:
     """How the request ended that raised an error in a worker; None: it is no error of a request to a model.
 
@@ -361,6 +365,8 @@ def of_error(type_: str, message: str, status: int | None = None) -> Kind | None
     ours = _TYPE.search(text)
     if ours is not None and ours[0] in OURS:
         return OURS[ours[0]]
+    if _SPENT.search(text) is not None:
+        return Kind.BUDGET
     name = type_.rpartition(".")[2]
     if name not in _CLIENTS and name not in _SILENT:
         name = next(

@@ -29,6 +29,12 @@ _FACTS = 12
 _DEATHS = frozenset({Cause.KILLED, Cause.CRASHED})
 """How a runner ended says little of why its attempts did not end: what held them is met again by a resume."""
 
+_MET_AGAIN = frozenset(Cause) - {
+    Cause.SLOW_GENERATION, Cause.QUEUE_WAIT, Cause.LIMIT_HIT, Cause.NO_SLOT, Cause.QUEUED, Cause.STOPPING, Cause.PROGRESSING,
+    Cause.FINISHING, Cause.LONG_TAIL, *_DEATHS,
+}  # fmt: skip
+"""What comes before a death even where it was no alarm yet; the others are how any job looks."""
+
 
 class _Found:
     """A finding with its rule, and what is left of it once others have explained theirs."""
@@ -111,9 +117,9 @@ def _explain_away(found: list[_Found]) -> None:
                 other.out_by = f
             elif other.held:
                 other.held -= f.held
-                if not other.held and not other.finding.ended:
+                if not other.held and other.finding.ended <= f.finding.ended:
                     other.out_by = f
-            elif other.finding.subject and other.finding.subject == f.finding.subject:
+            elif 0 < other.finding.ended <= f.finding.ended or (other.finding.subject and other.finding.subject == f.finding.subject):
                 other.out_by = f
 
 
@@ -121,9 +127,14 @@ def _rank(f: _Found, view: View) -> tuple[object, ...]:
     finding = f.finding
     reach = len(view.attempts) + finding.waiting if finding.whole else len(f.held) + finding.waiting
     death = f.cause in _DEATHS and not view.job.alive
+    rank: float = finding.severity.rank
+    if death:
+        rank = Severity.STUCK.rank - 0.5
+    elif not view.job.alive and f.cause in _MET_AGAIN and (f.held or finding.whole):
+        rank = max(rank, Severity.STUCK.rank - 0.25)
     return (
         f.layer is Layer.HEALTHY,
-        -finding.severity.rank if not death else -Severity.STUCK.rank + 0.5,
+        -rank,
         -(reach + finding.ended),
         finding.since or "~",
         f.cause,

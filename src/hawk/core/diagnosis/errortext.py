@@ -52,7 +52,7 @@ _SIGNS: dict[str, re.Pattern[str]] = {
         re.IGNORECASE,
     ),
     "create": re.compile(
-        r"could not be made|OCI runtime create failed|Error response from daemon|Cannot connect to the Docker daemon"
+        r"could not be made|holds no root file system|sandbox's setup failed|OCI runtime create failed|Error response from daemon|Cannot connect to the Docker daemon"
         r"|CreateContainer(?:Config)?Error|RunContainerError|failed to create (?:shim task|task for container|network)"
         r"|bwrap|No sandboxes on this machine|docker compose|is the docker daemon running|unshare|user namespaces?"
         r"|ended before it was ready|FailedCreatePodSandBox",

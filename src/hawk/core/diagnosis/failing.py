@@ -3,6 +3,7 @@ and from the errors that ended attempts. What the rules of provider and middlema
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
@@ -61,8 +62,14 @@ BEHIND = frozenset(
 )  # fmt: skip
 """Why a breaker opens: then that is what a person needs to hear first."""
 
+_UNREADABLE = re.compile(r"JSON|Decode|Validation|Parse|KeyError|TypeError|AttributeError|IndexError")
+"""Types of error that a client raises over an answer that it can't read."""
+
 ROW = 5
 """Failures of a model one after the other that can't be chance any more, where answers come between failures at all."""
+
+SEVERAL = 4
+"""Attempts of which one that fails by what it asks is that attempt's own affair."""
 
 ALTERNATES = 60.0
 """Seconds for which failures between answers are worth a word."""
@@ -197,6 +204,8 @@ def _collect(view: View) -> list[Failing]:
     for error in view.evidence.ended:
         known = next((uuids[uuid] for uuid in error.uuids if uuid in uuids), None)
         ending = of_error(error.kind, error.message) if not error.limit and error.kind != "limit" else None
+        if ending is None and known is Kind.MALFORMED and _UNREADABLE.search(error.kind):
+            ending = known
         if ending is Kind.UNKNOWN or (ending is None and known is not None and "retry" in error.kind.lower()):
             ending = known
         if ending is not None and ending in CAUSES:
@@ -305,6 +314,8 @@ def passing(view: View, one: Failing) -> Severity | None:
         if one.ended or (one.count >= 2 and one.last_ago(view) < ALTERNATES):
             return Severity.INFO
         return None
+    if one.over >= 2 and not view.evidence.progress.completed and not view.attempts:
+        return Severity.FATAL
     without = view.ago(one.model.failing_since or one.since) or 0.0
     in_a_row = one.streak >= ROW and one.again >= ROW - 2 and without >= SETTLED.get(one.cause, 5.0)
     if not in_a_row and not one.alone:
@@ -323,6 +334,10 @@ def final(view: View, one: Failing) -> Severity | None:
 
 def own(view: View, one: Failing) -> Severity | None:
     """How bad a refusal is that comes of what one attempt asks: others may be answered."""
+    progress = view.evidence.progress
+    others = one.model.last_ok is not None or progress.completed > one.over
+    if others and one.over <= 1 and one.row < 2 and len(one.held) <= 1 and progress.total >= SEVERAL:
+        return Severity.INFO if one.ended or one.streak or one.held else None
     if one.over >= 2 or one.ended >= 3 or (one.over and not view.evidence.progress.completed):
         return Severity.FATAL
     if one.ended:
@@ -331,7 +346,11 @@ def own(view: View, one: Failing) -> Severity | None:
         return Severity.INFO if one.streak or one.held else None
     if one.row >= 3:
         return Severity.STUCK
-    return Severity.WARNING if one.row >= 2 else Severity.INFO if one.streak and one.held else None
+    if one.row >= 2 or (
+        one.streak >= ROW and not one.model.last_ok
+    ):  # Inspect may end an attempt by it, without an error
+        return Severity.WARNING
+    return Severity.INFO if one.streak else None
 
 
 # --- in words

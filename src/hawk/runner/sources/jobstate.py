@@ -53,6 +53,9 @@ def _job(job: Job, context: Context) -> None:
     if plan is not None:
         job.slots, job.slots_by, job.policy = plan.slots, plan.ceiling, plan.policy
         job.max_retries = plan.limits.max_retries
+        most = _number(spec.config, "max_samples")
+        if most is not None and most * len(plan.tasks) < (job.slots or plan.total):
+            job.slots, job.slots_by = most * len(plan.tasks), f"max_samples: {most} of each task"
     job.connections = _number(spec.config, "max_connections")
 
 

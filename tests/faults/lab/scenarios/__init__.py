@@ -1,7 +1,7 @@
 """All scenarios, a module a layer. Importing this package registers them."""
 
 from tests.faults.lab.scenario import SCENARIOS, Scenario
-from tests.faults.lab.scenarios import (
+from tests.faults.lab.scenarios import (  # noqa: F401  # they register themselves
     attempt,
     healthy_models,
     healthy_work,

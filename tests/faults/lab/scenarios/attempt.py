@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hawk.core.diagnosis.causes import Severity
-from tests.faults.lab.bench import Bench, Case
+from tests.faults.lab.bench import Bench, Case, Probe
 from tests.faults.lab.replies import ASK, PUBLISH, agent, answered, call
 from tests.faults.lab.run import Run, marked
 from tests.faults.lab.scenario import SILENCE, scenario
@@ -16,7 +16,7 @@ def same_error_every_try(bench: Bench) -> Case:
     return bench.case(samples, retry_on_error=bench.number(300, 900), present=_tries(3), must=[message])
 
 
-def _tries(count: int) -> object:
+def _tries(count: int) -> Probe:
     return lambda run: any((sample.retries or 0) >= count for sample in run.samples())
 
 
@@ -118,5 +118,5 @@ def nobody_answers(bench: Bench) -> Case:
     return bench.case(bench.samples(2, ["agent"]), boxed=True, present=_doing("question"))
 
 
-def _doing(what: str) -> object:
+def _doing(what: str) -> Probe:
     return lambda run: any(s.activity is not None and s.activity.type == what for s in run.samples())

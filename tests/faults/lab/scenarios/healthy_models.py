@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.faults.lab.bench import Bench, Case
-from tests.faults.lab.replies import answered, by_sample, fresh, in_turns, late
+from tests.faults.lab.replies import answered, fresh, in_turns, late
 from tests.faults.lab.run import running
 from tests.faults.lab.scenario import healthy
-from tests.middleman.provider_answers import chat, error
+from tests.middleman.provider_answers import chat
 from tests.middleman.provider_faults import empty_output, overloaded, rate_limited, server_error
 from tests.middleman.provider_raw import Received
 
@@ -65,16 +65,6 @@ def one_overloaded_answer_in_three(bench: Bench) -> Case:
 def few_empty_answers(bench: Bench) -> Case:
     bench.model(in_turns(answered(0.4), answered(0.4), fresh(empty_output, 0.2), answered(0.4)))
     return bench.case(bench.samples(3, ["ask", 80]))
-
-
-@healthy()
-def one_wrong_request_of_many(bench: Bench) -> Case:
-    """One sample asks for what can't be; the others go on."""
-    bad = bench.sample(["ask"])
-    word = bad["input"].split()[1]
-    refused = fresh(lambda: error(400, "invalid_request_error", "image could not be parsed"))
-    bench.model(by_sample({word: refused}, answered(0.7)))
-    return bench.case([*bench.samples(6, ["ask", 40]), bad], retry_on_error=0)
 
 
 @healthy()
@@ -141,4 +131,6 @@ def several_kinds_of_providers(bench: Bench) -> Case:
     narrow = bench.model(answered(0.6), kind="narrow")
     again = [["other", model.name] for model in others for _ in range(12)]
     queued = bench.samples(3, *[["other", narrow.name]] * 10)
-    return bench.case([bench.sample(["ask"]), *bench.samples(2, *again), *queued], models=[stream], max_retries=50)
+    return bench.case(
+        [bench.sample(["ask"]), *bench.samples(2, *again), *queued], models=[stream], max_retries=50
+    )

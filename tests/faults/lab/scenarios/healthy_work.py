@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hawk.core.states import StopAction
 from tests.faults.lab.bench import Bench, Case
 from tests.faults.lab.replies import PUBLISH, SHELL, agent, answered, by_sample, call
@@ -49,7 +51,11 @@ def short_sleeps_in_a_row(bench: Bench) -> Case:
 def polls_until_it_is_ready(bench: Bench) -> Case:
     """The same call again and again, with another answer each time."""
     word = bench.word()
-    bench.model(agent(f"date +%N; wc -c {word}* 2>/dev/null; head -c 99 /dev/urandom >> {word}", delay=0.6, forever=True))
+    bench.model(
+        agent(
+            f"date +%N; wc -c {word}* 2>/dev/null; head -c 99 /dev/urandom >> {word}", delay=0.6, forever=True
+        )
+    )
     return bench.case(bench.samples(2, ["agent"]), boxed=True)
 
 
@@ -62,8 +68,9 @@ def command_fails_and_another_helps(bench: Bench) -> Case:
 @healthy("healthy.long_tail", watch=45)
 def one_long_tail(bench: Bench) -> Case:
     bench.model(answered(0.4))
+    steps: list[list[Any]] = [["sleep", 2], ["ask"]] * 30
     return bench.case(
-        [*bench.samples(bench.number(8, 12), ["ask"]), bench.sample(*[["sleep", 2], ["ask"]] * 30)],
+        [*bench.samples(bench.number(8, 12), ["ask"]), bench.sample(*steps)],
         present=running,
     )
 
@@ -100,7 +107,8 @@ def many_short_attempts(bench: Bench) -> Case:
 
 @healthy(watch=LONG)
 def agent_that_sleeps(bench: Bench) -> Case:
-    return bench.case(bench.samples(3, *[["sleep", 15], ["ask"]] * 5))
+    steps: list[list[Any]] = [["sleep", 15], ["ask"]] * 5
+    return bench.case(bench.samples(3, *steps))
 
 
 @healthy(watch=50)
@@ -117,7 +125,9 @@ def long_call_in_a_thread(bench: Bench) -> Case:
 @healthy(watch=30)
 def big_output(bench: Bench) -> Case:
     bench.model(agent("head -c 3000000 /dev/urandom | base64", delay=0.5, forever=True))
-    return bench.case([bench.sample(["say", 200_000, 60, 0.2]), bench.sample(["agent"])], boxed=True, message_limit=40)
+    return bench.case(
+        [bench.sample(["say", 200_000, 60, 0.2]), bench.sample(["agent"])], boxed=True, message_limit=40
+    )
 
 
 @healthy(watch=30)
@@ -193,7 +203,9 @@ def several_kinds_of_work(bench: Bench) -> Case:
     person = bench.sample(["agent"])
     scripts = {
         tools["input"].split()[1]: agent(*(f"sleep {i % 3}; echo {bench.word()}" for i in range(30))),
-        person["input"].split()[1]: agent(lambda request: call(request, PUBLISH), *["sleep 2"] * 10),
+        person["input"].split()[1]: agent(
+            lambda request: call(request, PUBLISH), *(f"sleep 2; echo {bench.word()}" for _ in range(10))
+        ),
     }
     bench.model(by_sample(scripts, answered(0.5)))
     samples = [tools, person, bench.sample(["sleep", 12], ["ask", 20]), *bench.samples(3, ["ask", 20])]

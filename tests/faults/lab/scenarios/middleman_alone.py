@@ -74,7 +74,9 @@ def token_past_its_date(bench: Bench) -> Case:
 
     def refused(run: Run) -> bool:
         spans = run.run_dir.path / "spans" / "middleman.jsonl"
-        return bool(model.provider.received) and spans.exists() and b"hawk_token_expired" in spans.read_bytes()
+        return (
+            bool(model.provider.received) and spans.exists() and b"hawk_token_expired" in spans.read_bytes()
+        )
 
     def errors(run: Run) -> bool:
         return refused(run) or any("expired" in (sample.error or "") for sample in run.samples())

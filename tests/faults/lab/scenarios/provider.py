@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hawk.core.diagnosis.causes import Severity
-from tests.faults.lab.bench import Bench, Case
-from tests.faults.lab.replies import filtered, fresh, in_turns, late
+from tests.faults.lab.bench import Bench, Case, Probe
+from tests.faults.lab.replies import answered, by_sample, filtered, fresh, in_turns, late
 from tests.faults.lab.scenario import scenario
 from tests.middleman.certificate import self_signed
 from tests.middleman.provider_answers import error
@@ -15,7 +15,6 @@ from tests.middleman.provider_faults import (
     not_found,
     overloaded,
     rate_limited,
-    server_error,
     unauthorized,
     unavailable,
 )
@@ -95,8 +94,15 @@ def model_misspelt(bench: Bench) -> Case:
 
 @scenario("provider.context_overflow")
 def conversation_too_long(bench: Bench) -> Case:
+    """Inspect makes an answer of it, and the attempt ends as if all were well."""
     bench.model(fresh(context_overflow))
     return _asking(bench, must=["400"])
+
+
+@scenario("provider.context_overflow")
+def agent_goes_on_with_too_long_a_conversation(bench: Bench) -> Case:
+    bench.model(fresh(context_overflow, bench.between(0.4, 0.9)))
+    return bench.case(bench.samples(bench.number(2, 4), ["ask", 300]), must=["400"])
 
 
 @scenario("provider.invalid_request", least=Severity.STUCK)
@@ -105,6 +111,20 @@ def wrong_parameter(bench: Bench) -> Case:
     said = f"Unrecognized request argument supplied: {word}"
     bench.model(fresh(lambda: error(400, "invalid_request_error", said, None, "unknown_parameter")))
     return _asking(bench, must=["400", word])
+
+
+@scenario("provider.invalid_request")
+def one_wrong_request_of_many(bench: Bench) -> Case:
+    """One sample asks for what can't be; the others go on."""
+    bad, word = bench.sample(["ask"]), bench.word()
+    refused = fresh(lambda: error(400, "invalid_request_error", f"image {word} could not be parsed"))
+    bench.model(by_sample({bad["input"].split()[1]: refused}, answered(0.7)))
+    return bench.case(
+        [*bench.samples(6, ["ask", 60]), bad],
+        retry_on_error=0,
+        present=lambda run: any(sample.error for sample in run.samples()),
+        must=[word],
+    )
 
 
 @scenario("provider.content_refused")
@@ -168,7 +188,9 @@ def certificate_of_nobody(bench: Bench) -> Case:
 def attempt_timeout_below_the_answer(bench: Bench) -> Case:
     seconds = bench.number(2, 4)
     bench.model(
-        in_turns(*(lambda request, extra=extra: late(_good(request), seconds + extra) for extra in (4, 6, 9))),
+        in_turns(
+            *(lambda request, extra=extra: late(_good(request), seconds + extra) for extra in (4, 6, 9))
+        ),
         kind="calm",
     )
     return _asking(bench, attempt_timeout=seconds, max_retries=MANY)
@@ -182,7 +204,7 @@ def _good(request: object) -> Answer:
     return chat(request.json(), ("42",))
 
 
-def _begun() -> object:
+def _begun() -> Probe:
     from tests.faults.lab.run import marked
 
     return marked("begin")

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from hawk.core.diagnosis.causes import Severity
-from tests.faults.lab.bench import Bench, Case
+from tests.faults.lab.bench import Bench, Case, Probe
 from tests.faults.lab.cgroup import cgroup_missing, memory_cgroup, move_workers, usage
 from tests.faults.lab.replies import answered
 from tests.faults.lab.run import Run, after, again_and_again, kill_workers, marked, running
@@ -24,17 +24,17 @@ def _held(bench: Bench, step: str, *args: float) -> Case:
     )  # fmt: skip
 
 
-@scenario("runner.loop_blocked", least=Severity.STUCK, quick=True)
+@scenario("runner.loop_blocked", least=Severity.WARNING, quick=True)
 def synchronous_sleep(bench: Bench) -> Case:
     return _held(bench, "nap", 600)
 
 
-@scenario("runner.loop_blocked", least=Severity.STUCK)
+@scenario("runner.loop_blocked", least=Severity.WARNING)
 def busy_regular_expression(bench: Bench) -> Case:
     return _held(bench, "match", bench.number(50, 70))
 
 
-@scenario("runner.loop_blocked", least=Severity.STUCK)
+@scenario("runner.loop_blocked", least=Severity.WARNING)
 def waits_for_a_thread(bench: Bench) -> Case:
     return _held(bench, "wait_for_thread", 600)
 
@@ -103,7 +103,7 @@ def killed_again_and_again(bench: Bench) -> Case:
     )
 
 
-def _exited(times: int) -> object:
+def _exited(times: int) -> Probe:
     return lambda run: sum(e.kind == "worker" and e.state == "exited" for e in run.run_dir.journal()) >= times
 
 

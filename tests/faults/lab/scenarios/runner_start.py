@@ -64,9 +64,7 @@ def package_does_not_build(bench: Bench) -> Case:
 @scenario("runner.import_error", least=Severity.FATAL, quick=True)
 def module_is_missing(bench: Bench) -> Case:
     name = bench.word()
-    return bench.case(
-        [bench.sample(["ask"])], task={"load": ["import", name]}, present=ended, must=[name]
-    )
+    return bench.case([bench.sample(["ask"])], task={"load": ["import", name]}, present=ended, must=[name])
 
 
 @scenario("runner.import_error", least=Severity.FATAL)
@@ -86,6 +84,4 @@ def argument_that_no_task_has(bench: Bench) -> Case:
 @scenario("runner.config_error", least=Severity.FATAL)
 def dataset_is_not_there(bench: Bench) -> Case:
     path = f"/nonexistent/{bench.word()}.jsonl"
-    return bench.case(
-        [bench.sample(["ask"])], task={"load": ["open", path]}, present=ended, must=[path]
-    )
+    return bench.case([bench.sample(["ask"])], task={"load": ["open", path]}, present=ended, must=[path])

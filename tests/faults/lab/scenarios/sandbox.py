@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from hawk.core.diagnosis.causes import Severity
-from tests.faults.lab.bench import Bench, Case
+from tests.faults.lab.bench import Bench, Case, Probe
 from tests.faults.lab.replies import SHELL, agent, call
 from tests.faults.lab.run import Run, after, ended, marked, tool_runs
 from tests.faults.lab.scenario import SILENCE, scenario
@@ -50,9 +50,7 @@ def command_waits_for_a_lock(bench: Bench) -> Case:
 @scenario("sandbox.tool_hung", within=SILENCE)
 def command_waits_for_the_network(bench: Bench) -> Case:
     port = bench.number(20_000, 60_000)
-    code = (
-        f"import socket; s = socket.create_server(('127.0.0.1', {port})); s.settimeout(None); s.accept()"
-    )
+    code = f"import socket; s = socket.create_server(('127.0.0.1', {port})); s.settimeout(None); s.accept()"
     return _hung(bench, f'/usr/bin/python3 -c "{code}"', str(port))
 
 
@@ -161,7 +159,7 @@ def workspace_is_full(bench: Bench) -> Case:
     )
 
 
-def _trouble(name: str) -> object:
+def _trouble(name: str) -> Probe:
     return lambda run: any(s.sandbox is not None and name in s.sandbox.troubles for s in run.samples())
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hawk.core.diagnosis.causes import Severity
-from tests.faults.lab.bench import Bench, Case, Model
+from typing import Any
+
+from tests.faults.lab.bench import Bench, Case, Model, Probe
 from tests.faults.lab.replies import PUBLISH, agent, answered, by_sample, call, fresh
 from tests.faults.lab.run import Run, after, both, marked, running, tool_runs
 from tests.faults.lab.scenario import SILENCE, scenario
+from tests.middleman.provider import Say
 from tests.middleman.provider_faults import (
     black_hole,
     not_found,
@@ -17,11 +19,11 @@ from tests.middleman.provider_faults import (
 )
 
 
-def _asked(model: Model) -> object:
+def _asked(model: Model) -> Probe:
     return lambda run: bool(model.provider.received)
 
 
-def _word(sample: dict[str, object]) -> str:
+def _word(sample: dict[str, Any]) -> str:
     return str(sample["input"]).split()[1]
 
 
@@ -31,7 +33,7 @@ def _people(bench: Bench) -> dict[str, object]:
     return {"approvers": [{"name": "human", "tools": publish}, {"name": "auto", "tools": "*"}]}
 
 
-def _hung(bench: Bench) -> tuple[dict[str, object], str, object]:
+def _hung(bench: Bench) -> tuple[dict[str, Any], str, Say]:
     """A sample, its hung command, and the script that makes it call that."""
     seconds = bench.number(10_000, 99_999)
     sample = bench.sample(["agent"])
@@ -41,13 +43,13 @@ def _hung(bench: Bench) -> tuple[dict[str, object], str, object]:
 @scenario("sandbox.tool_hung", "provider.rate_limited", within=SILENCE)
 def command_hangs_and_rate_is_limited(bench: Bench) -> Case:
     hung, command, script = _hung(bench)
-    main = bench.model(by_sample({_word(hung): script}))  # type: ignore[dict-item]
+    main = bench.model(by_sample({_word(hung): script}))
     other = bench.model(fresh(lambda: rate_limited("2")))
     samples = [hung, *bench.samples(2, ["other", other.name])]
     return bench.case(
         samples, models=[main], boxed=True, max_retries=100, present=both(tool_runs(command), _asked(other)),
         must=[command],
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 @scenario("runner.await_never_resolved", "attempt.agent_looping", within=SILENCE)
@@ -55,7 +57,10 @@ def one_waits_and_one_repeats_itself(bench: Bench) -> Case:
     looping, word = bench.sample(["agent"]), bench.word()
     bench.model(by_sample({_word(looping): agent(f"cat {word} || true", delay=0.5, forever=True)}))
     return bench.case(
-        [looping, *bench.samples(2, ["event"])], boxed=True, present=marked("never", 2), must=[bench.line("event")]
+        [looping, *bench.samples(2, ["event"])],
+        boxed=True,
+        present=marked("never", 2),
+        must=[bench.line("event")],
     )
 
 
@@ -66,7 +71,7 @@ def one_provider_silent_and_one_limits(bench: Bench) -> Case:
     return bench.case(
         bench.samples(2, ["ask"]), models=[silent, limiting], max_retries=100,
         present=both(_asked(silent), _asked(limiting)), must=[silent.asked, limiting.asked],
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 @scenario("attempt.scorer_hung", "attempt.retry_loop", within=SILENCE)
@@ -84,7 +89,7 @@ def person_does_not_come_and_command_hangs(bench: Bench) -> Case:
     hung, command, script = _hung(bench)
     asks = bench.sample(["agent"])
     person = agent(lambda request: call(request, PUBLISH), delay=0.3)
-    bench.model(by_sample({_word(hung): script, _word(asks): person}))  # type: ignore[dict-item]
+    bench.model(by_sample({_word(hung): script, _word(asks): person}))
     return bench.case(
         [hung, asks], boxed=True, approval=_people(bench), present=tool_runs(command), must=[command]
     )
@@ -103,7 +108,7 @@ def provider_fails_and_socket_is_gone(bench: Bench) -> Case:
     return bench.case(
         bench.samples(3, ["ask", 3]), max_retries=100, actions=[after(running, delete, 1)],
         present=both(_asked(model), lambda run: gone),
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 @scenario("sandbox.oom_killed", "provider.model_not_found", within=30)
@@ -128,7 +133,7 @@ def commands_hang_in_all_places(bench: Bench) -> Case:
     )  # fmt: skip
 
 
-@scenario("runner.loop_blocked", "provider.auth_rejected", within=30, least=Severity.STUCK)
+@scenario("runner.loop_blocked", "provider.auth_rejected", within=30)
 def one_worker_blocked_and_the_key_is_wrong(bench: Bench) -> Case:
     good, bad = bench.model(answered(0.5)), bench.model(fresh(unauthorized))
     wrong = bench.samples(2, ["ask", 2], ["other", bad.name])
@@ -141,13 +146,13 @@ def one_worker_blocked_and_the_key_is_wrong(bench: Bench) -> Case:
 @scenario("sandbox.tool_hung", "runner.await_never_resolved", "provider.rate_limited", within=SILENCE)
 def three_at_once(bench: Bench) -> Case:
     hung, command, script = _hung(bench)
-    main = bench.model(by_sample({_word(hung): script}))  # type: ignore[dict-item]
+    main = bench.model(by_sample({_word(hung): script}))
     other = bench.model(fresh(lambda: rate_limited("2")))
     samples = [hung, bench.sample(["event"]), bench.sample(["other", other.name])]
     return bench.case(
         samples, models=[main], boxed=True, max_retries=100,
         present=both(tool_runs(command), marked("never"), _asked(other)), must=[command, bench.line("event")],
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 @scenario("attempt.agent_looping", "attempt.scorer_hung", "provider.overloaded", within=SILENCE)
@@ -158,26 +163,29 @@ def another_three_at_once(bench: Bench) -> Case:
     return bench.case(
         [looping, hung, *bench.samples(2, ["other", other.name])], models=[main], boxed=True, max_retries=100,
         task={"score": {hung["id"]: ["never"]}}, present=both(marked("score"), _asked(other)), must=[word],
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 @scenario(
-    "provider.rate_limited", "provider.server_error", "provider.auth_rejected", "middleman.model_not_permitted",
-    "sandbox.tool_hung", "runner.await_never_resolved", "attempt.agent_looping", "attempt.awaiting_approval",
-    "attempt.scorer_hung", "scheduler.no_slot",
-    within=SILENCE, quick=True, dead=True,
+    "provider.rate_limited", "provider.server_error", "provider.auth_rejected", "provider.model_not_found",
+    "middleman.model_not_permitted", "sandbox.tool_hung", "sandbox.oom_killed", "attempt.agent_looping",
+    "attempt.awaiting_approval", "scheduler.no_slot",
+    within=30, quick=True,
 )  # fmt: skip
 def many_at_once(bench: Bench) -> Case:
     """One job in which each attempt has a trouble of its own: what a machine has time for at every commit."""
     hung, command, script = _hung(bench)
-    looping, asks, scored = bench.sample(["agent"]), bench.sample(["agent"]), bench.sample(["ask"])
+    looping, asks, large = bench.sample(["agent"]), bench.sample(["agent"]), bench.sample(["agent"])
     word = bench.word()
     main = bench.model(
         by_sample(
             {
-                _word(hung): script,  # type: ignore[dict-item]
+                _word(hung): script,
                 _word(looping): agent(f"cat {word} || true", delay=0.5, forever=True),
                 _word(asks): agent(lambda request: call(request, PUBLISH), delay=0.3),
+                _word(large): agent(
+                    *(f"head -c {200 + i}M /dev/zero | tail > /dev/null" for i in range(200)), delay=1
+                ),
             }
         )
     )
@@ -185,15 +193,19 @@ def many_at_once(bench: Bench) -> Case:
         bench.model(fresh(lambda: rate_limited("2"))),
         bench.model(fresh(server_error), kind="calm"),
         bench.model(fresh(unauthorized)),
+        bench.model(fresh(not_found)),
     ]
     forbidden = bench.model()
     samples = [
-        *(bench.sample(["other", model.name]) for model in (*others, forbidden)), hung, looping, asks, scored,
-        bench.sample(["event"]), *bench.samples(3, ["sleep", 10_000]),
+        *(bench.sample(["other", model.name]) for model in (*others, forbidden)),
+        hung, looping, asks, large, *bench.samples(3, ["sleep", 10_000]),
     ]  # fmt: skip
     return bench.case(
-        samples, models=[main], boxed=True, max_retries=100, max_samples=9,
-        task={"score": {scored["id"]: ["never"]}}, approval=_people(bench), retry_on_error=0,
-        middleman={"models": [model.name for model in (main, *others)]},
-        present=both(tool_runs(command), marked("score"), marked("never")), must=[command, bench.line("event")],
+        samples, models=[main], boxed={"limits": {"memory": "60m"}}, max_retries=100, max_samples=8,
+        approval=_people(bench), retry_on_error=0, middleman={"models": [model.name for model in (main, *others)]},
+        present=both(tool_runs(command), _troubled), must=[command],
     )  # fmt: skip
+
+
+def _troubled(run: Run) -> bool:
+    return any(s.sandbox is not None and s.sandbox.troubles for s in run.samples())

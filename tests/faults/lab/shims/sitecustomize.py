@@ -8,13 +8,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 
 def _short_lived(module: ModuleType) -> None:
     module.mint.__kwdefaults__["lifetime"] = float(os.environ["LAB_TOKEN_LIFETIME"])
 
 
-def _broken(module: ModuleType) -> None:
+def _broken(module: Any) -> None:
     right = module._ask
 
     async def ask(*args: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
@@ -133,11 +134,15 @@ def looping(view: View) -> Iterator[Finding]:
         )
 
 
+_SLEEPS = re.compile(r"[\"']\s*sleep [0-9.]+[smh]?\s*[\"']")
+"""Arguments that are nothing but a pause: an agent that waits for something asks so again and again."""
+
+
 def _loops(view: View, attempt: Attempt) -> Severity | None:
     repeat = attempt.repeat
     if repeat is None or not repeat.same_result or repeat.count < LOOPS:
         return None
-    polls = (view.ago(repeat.since) or 0.0) / repeat.count >= POLL
+    polls = (view.ago(repeat.since) or 0.0) / repeat.count >= POLL or bool(_SLEEPS.search(repeat.arguments))
     if repeat.count >= ENDLESS and not polls:
         return Severity.STUCK
     return Severity.WARNING if repeat.count >= (POLLING if polls else LOOPING) else Severity.INFO

@@ -66,8 +66,7 @@ def _asked_for(view: View, end: Exit) -> bool:
         return True
     at = view.ago(end.at) or 0.0
     return any(
-        c.kind == "stop" and 0.0 <= (view.ago(c.at) or 0.0) - at < ASKED
-        for c in view.evidence.journal
+        c.kind == "stop" and 0.0 <= (view.ago(c.at) or 0.0) - at < ASKED for c in view.evidence.journal
     )
 
 
@@ -75,13 +74,11 @@ def _of_worker(view: View, worker: Worker, ends: list[Exit], word: str) -> Findi
     last = ends[-1]
     over = worker.state == "exited"
     failed = over and view.job.status != "complete"
-    severity = Severity.WARNING
+    severity = Severity.INFO  # it was started again, and goes on with what it has
     if failed:
         severity = Severity.FATAL
-    elif len(ends) >= AGAIN:
-        severity = Severity.STUCK
-    elif over or _goes_on(view, worker, last):
-        severity = Severity.INFO
+    elif len(ends) >= AGAIN and not over:
+        severity = Severity.WARNING if _goes_on(view, worker, last) else Severity.STUCK
     times = f" {len(ends)} times" if len(ends) > 1 else ""
     then = "and is not started again" if failed else "and was started again"
     lost = view.evidence.progress.errored if failed else 0

@@ -26,7 +26,7 @@ def environment_install(view: View) -> Iterator[Finding]:
     job = view.job
     if _INSTALL.search(job.reason or ""):
         yield _fatal(view, one_line(job.reason or "", 300), job.installing)
-    elif job.phase == "preparing" and job.installing and job.alive:
+    elif job.phase == "preparing" and job.installing:
         since = view.ago(job.phase_since) or 0.0
         if since >= QUICK:
             yield _under_way(
@@ -36,7 +36,7 @@ def environment_install(view: View) -> Iterator[Finding]:
 
 def dataset_loading(view: View) -> Iterator[Finding]:
     job, seen = view.job, view.evidence.enumerating
-    if job.phase != "enumerating" or not job.alive:
+    if job.phase != "enumerating":
         return
     since = view.ago(job.phase_since) or 0.0
     if since < QUICK:

@@ -248,12 +248,9 @@ def _key(one: Failing) -> str:
 
 
 _NEEDS: dict[Cause, tuple[Cause, ...]] = {
-    Cause.AUTH_REJECTED: (Cause.SERVER_ERROR, Cause.RETRY_LOOP),
-    Cause.QUOTA_EXHAUSTED: (Cause.RATE_LIMITED, Cause.RETRY_LOOP),
-    Cause.MODEL_NOT_FOUND: (Cause.RETRY_LOOP,),
-    Cause.CONTEXT_OVERFLOW: (Cause.RETRY_LOOP, Cause.INVALID_REQUEST),
-    Cause.INVALID_REQUEST: (Cause.RETRY_LOOP,),
-    Cause.CONTENT_REFUSED: (Cause.RETRY_LOOP,),
+    Cause.AUTH_REJECTED: (Cause.SERVER_ERROR,),
+    Cause.QUOTA_EXHAUSTED: (Cause.RATE_LIMITED,),
+    Cause.CONTEXT_OVERFLOW: (Cause.INVALID_REQUEST,),
     Cause.EMPTY_OUTPUT: (Cause.AGENT_LOOPING,),
 }
 """What is a consequence of what, beside a queue behind it."""
@@ -263,7 +260,7 @@ _WAITS = (Cause.QUEUE_WAIT, Cause.SLOW_GENERATION)
 
 def _rule(cause: Cause, look: Look) -> Rule:
     helps = (Source.MIDDLEMAN, Source.SPANS)
-    return rule(cause, look, helps=helps, rules_out=(*_NEEDS.get(cause, ()), *_WAITS))
+    return rule(cause, look, helps=helps, rules_out=(*_NEEDS.get(cause, ()), Cause.RETRY_LOOP, *_WAITS))
 
 
 RULES: tuple[Rule, ...] = (

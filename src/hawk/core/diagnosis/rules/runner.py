@@ -12,7 +12,7 @@ from hawk.core.diagnosis.view import View
 from hawk.core.recorder.stalls import BLOCKED, NEAR, SILENT, Stall
 from hawk.core.text import duration
 
-STAYS = 20.0
+STAYS = 15.0
 """Seconds from which on a blocked loop is not taken for one long computation any more."""
 
 LATE, OF_BEATS, SHARE = 1.0, 6, 0.5

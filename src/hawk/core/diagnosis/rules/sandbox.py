@@ -300,7 +300,7 @@ def no_network(view: View) -> Iterator[Finding]:
     )
 
 
-_MADE = (Cause.RETRY_LOOP, Cause.START_TIMEOUT, Cause.SETUP_FAILED)
+_MADE = (Cause.CRASHED, Cause.RETRY_LOOP, Cause.START_TIMEOUT, Cause.SETUP_FAILED)
 
 RULES: tuple[Rule, ...] = (
     rule(

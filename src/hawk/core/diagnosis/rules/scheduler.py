@@ -8,20 +8,27 @@ from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
 from hawk.core.diagnosis.verdict import Fix, FixKind
 from hawk.core.diagnosis.view import View
-from hawk.core.states import JobStatus, Operation
+from hawk.core.states import QUEUED, JobStatus, Operation
 from hawk.core.text import duration, one_line
 
 STOP = 95.0
 """Seconds that a stop may take with all its steps: a minute for scoring, then the signals."""
+
+BEGUN = 10.0
+"""Seconds in which all attempts that may begin at once have begun."""
+
+_GATE = "PauseGate"
 
 _TURN = "their turn"
 
 
 def no_slot(view: View) -> Iterator[Finding]:
     waiting = sum(count for why, count in view.evidence.waiting.items() if why.startswith(_TURN))
+    running, slots = view.evidence.progress.running, view.job.slots
+    if running and (view.ago(view.job.phase_since) or 0.0) > BEGUN:
+        waiting += view.evidence.waiting.get(QUEUED, 0)
     if not waiting or view.job.operation is not None or view.job.status.terminal:
         return
-    running, slots = view.evidence.progress.running, view.job.slots
     bound = f" ({one_line(view.job.slots_by, 120)})" if view.job.slots_by else ""
     yield Finding(
         Severity.INFO,
@@ -44,6 +51,16 @@ def paused(view: View) -> Iterator[Finding]:
             [fact(Source.JOURNAL, "it was paused")],
             whole=not running,
             waiting=view.evidence.progress.waiting,
+            next="hawk unpause {job}",
+        )
+    held = [i for i, a in enumerate(view.attempts) if a.wait is not None and _GATE in " ".join(a.wait.frames)]
+    if held and view.job.operation is not Operation.PAUSED:
+        place = view.attempts[held[0]].wait
+        yield Finding(
+            Severity.INFO,
+            f"{len(held)} attempts wait at a pause: somebody paused their model, task or process",
+            [fact(Source.RECORDER, "they wait at Inspect's gate for pauses", place.since if place else None)],
+            held=held,
             next="hawk unpause {job}",
         )
     for task in view.evidence.tasks:
@@ -112,7 +129,18 @@ def stopping(view: View) -> Iterator[Finding]:
 
 RULES: tuple[Rule, ...] = (
     rule(Cause.NO_SLOT, no_slot),
-    rule(Cause.PAUSED, paused, rules_out=[Cause.NO_SLOT, Cause.QUEUE_WAIT]),
+    rule(
+        Cause.PAUSED,
+        paused,
+        rules_out=[
+            Cause.NO_SLOT,
+            Cause.QUEUE_WAIT,
+            Cause.AWAIT_NEVER_RESOLVED,
+            Cause.BLACK_HOLE,
+            Cause.SLOW_GENERATION,
+            Cause.SCORER_HUNG,
+        ],
+    ),
     rule(Cause.QUEUED, queued),
     rule(Cause.STOPPING, stopping, rules_out=[Cause.NO_SLOT, Cause.PROGRESSING, Cause.LONG_TAIL]),
 )
