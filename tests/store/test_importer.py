@@ -79,7 +79,9 @@ def test_search_and_pages(database: Database, finished: Evaluation, tmp_path: Pa
     assert {row.status for row in listed(database, tmp_path, search="broke tiny")} == {"error"}
     assert listed(database, tmp_path, search="100%_") == []
     log = finished.log.name
-    assert len(listed(database, tmp_path, search=log)) == len(listed(database, tmp_path, search=log[:10])) == 10
+    assert (
+        len(listed(database, tmp_path, search=log)) == len(listed(database, tmp_path, search=log[:10])) == 10
+    )
     assert listed(database, tmp_path, search=log[-12:]) == [], "a part of a random name is no word"
     assert len(listed(database, tmp_path, status=["error", "message_limit"])) == 4
     whole = [row.uuid for row in listed(database, tmp_path)]

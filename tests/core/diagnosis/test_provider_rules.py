@@ -115,7 +115,11 @@ def test_errors_that_ended_attempts_name_the_cause(kind: str, message: str, caus
     assert (all_of_them.cause, all_of_them.severity, all_of_them.attempts) == (cause, "fatal", 5)
     assert all_of_them.subject == NAME
     one_of_many = verdict(evidence(attempts(3), (), ended=[ended(kind, message)], completed=90), cause)
-    own = cause in ("context_overflow", "invalid_request", "content_refused")  # what one attempt asks is its affair
+    own = cause in (
+        "context_overflow",
+        "invalid_request",
+        "content_refused",
+    )  # what one attempt asks is its affair
     assert (one_of_many.severity, one_of_many.attempts) == ("info" if own else "warning", 1)
     mine = evidence((), (), ended=[ended("ValueError", "not 401 but my own")])
     assert [v.cause for v in verdicts(mine) if v.layer in ("provider", "middleman")] == []

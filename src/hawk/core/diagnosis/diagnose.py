@@ -119,7 +119,9 @@ def _explain_away(found: list[_Found]) -> None:
                 other.held -= f.held
                 if not other.held and other.finding.ended <= f.finding.ended:
                     other.out_by = f
-            elif 0 < other.finding.ended <= f.finding.ended or (other.finding.subject and other.finding.subject == f.finding.subject):
+            elif 0 < other.finding.ended <= f.finding.ended or (
+                other.finding.subject and other.finding.subject == f.finding.subject
+            ):
                 other.out_by = f
 
 

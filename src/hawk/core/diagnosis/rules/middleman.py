@@ -185,7 +185,9 @@ def _breaker(view: View) -> Iterator[Finding]:
 
 
 def _known_otherwise(view: View, model: Model) -> bool:
-    return any(one.model is model and one.streak >= f.ROW for cause in f.BEHIND for one in failing(view, cause))
+    return any(
+        one.model is model and one.streak >= f.ROW for cause in f.BEHIND for one in failing(view, cause)
+    )
 
 
 def _queue(view: View) -> Iterator[Finding]:
