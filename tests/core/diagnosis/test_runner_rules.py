@@ -225,3 +225,18 @@ def test_ends_of_attempts_count_as_progress() -> None:
     assert [v.cause for v in verdicts(job(attempts=quiet, tasks=ended))] == ["progressing"]
     journal = [Change(ago(50), "worker", "0", "started")]
     assert alarms(job(journal=journal)) == []
+
+
+def test_a_worker_that_turns_and_answers_nobody_is_starved() -> None:
+    deaf = Worker(0, beat=0.5, lags=[0.0, 1.0] * 4, cpu=0.4, control="busy", control_since=ago(40))
+    assert alarms(job(workers=[deaf], host=Host(cores=2, load=6.0))) == ["cpu_starved"]
+    assert alarms(job(workers=[deaf], host=Host(cores=8, load=1.0))) == []
+
+
+def test_a_loop_that_waits_for_a_locked_database_is_the_databases() -> None:
+    stall = Stalled("loop_blocked", ago(40), "blocked", "agent.py:7 ask", "buffer/database.py:380 log_events")
+    worker = Worker(0, beat=0.4, lag=40, stalled=[stall], complaints={"database is locked": 2})
+    found = first(job(workers=[worker]))
+    assert (found.cause, found.severity, found.attempts) == ("database_locked", Severity.STUCK, 3)
+    quiet = Worker(0, beat=0.4, lag=40, stalled=[stall])
+    assert first(job(workers=[quiet])).cause == "loop_blocked"

@@ -19,6 +19,9 @@ LATE, OF_BEATS, SHARE = 1.0, 6, 0.5
 """A worker is starved when half of its last heartbeats, of at least six, were late by a second: one that computes
 now and then is late now and then."""
 
+UNHEARD = 12.0
+"""Seconds for which a worker whose loop turns answers nobody within a second: each callback waits for all others."""
+
 BUSY, CROWDED, PRESSED = 0.8, 1.5, 0.4
 """Share of a core that it uses; load by core; share of time in which something waited for a CPU: without one of these
 it is late for another reason."""
@@ -88,17 +91,19 @@ def cpu_starved(view: View) -> Iterator[Finding]:
     """Heartbeats are late again and again, and the process or the machine is busy."""
     for worker in view.workers:
         late = [lag for lag in worker.lags if lag >= LATE]
-        if len(worker.lags) < OF_BEATS or len(late) < SHARE * len(worker.lags) or worker.state != "running":
+        silent = view.ago(worker.control_since) or 0.0 if worker.control == "busy" else 0.0
+        beats = len(worker.lags) >= OF_BEATS and len(late) >= SHARE * len(worker.lags)
+        if worker.state != "running" or not (beats or silent > UNHEARD):
             continue
         if not _short_of_cpu(view, worker) or _blocked_lately(view, worker):
             continue
-        facts = [
-            fact(
-                Source.RECORDER,
-                f"{len(late)} of the last {len(worker.lags)} heartbeats of worker {worker.index} were late, "
-                f"by up to {max(late):.1f} s",
-            )
-        ]
+        facts = []
+        if beats:
+            said = f"{len(late)} of the last {len(worker.lags)} heartbeats of worker {worker.index} were late, by up to"
+            facts.append(fact(Source.RECORDER, f"{said} {max(late):.1f} s"))
+        if silent > UNHEARD:
+            text = f"worker {worker.index} has answered nobody within a second for {silent:.0f} s"
+            facts.append(fact(Source.CONTROL, text, worker.control_since))
         if worker.cpu is not None:
             facts.append(fact(Source.RECORDER, f"it uses {worker.cpu:.0%} of a core"))
         host = view.evidence.host
@@ -106,11 +111,12 @@ def cpu_starved(view: View) -> Iterator[Finding]:
             facts.append(fact(Source.HOST, f"load {host.load:.1f} on {host.cores} cores"))
         yield Finding(
             Severity.WARNING,
-            f"worker {worker.index} does not get enough CPU: it is late by up to {max(late):.1f} s again and again",
+            f"worker {worker.index} does not get enough CPU: it is late again and again",
             facts,
             held=view.of_worker(worker),
             subject=f"worker {worker.index}",
-            cost=sum(late) * len(view.of_worker(worker)),
+            since=worker.control_since if silent > UNHEARD else None,
+            cost=max(silent, sum(late)) * len(view.of_worker(worker)),
         )
 
 

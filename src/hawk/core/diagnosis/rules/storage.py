@@ -10,6 +10,7 @@ from hawk.core.diagnosis.evidence import Disk
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
 from hawk.core.diagnosis.verdict import Fact
 from hawk.core.diagnosis.view import View
+from hawk.core.recorder.stalls import Stall
 from hawk.core.text import one_line
 
 FULL = 1 << 20
@@ -21,6 +22,10 @@ _REFUSED = re.compile(
 )
 _LOG = re.compile(r"\.eval\b|logs?/|log_dir|s3:|bucket|journal|snapshot|storage|mounted", re.IGNORECASE)
 _LOCKED = re.compile(r"database (table )?is locked|SQLITE_BUSY", re.IGNORECASE)
+
+
+_SQL = re.compile(r"database\.py|sqlite|sqlalchemy|aiosqlite", re.IGNORECASE)
+"""Places in which one waits for a database."""
 
 
 def disk_full(view: View) -> Iterator[Finding]:
@@ -78,6 +83,26 @@ def log_store_unwritable(view: View) -> Iterator[Finding]:
 def database_locked(view: View) -> Iterator[Finding]:
     facts = _complaints(view, "database is locked")
     facts += _errors(view, _LOCKED)
+    waits = [
+        (w, s)
+        for w in view.workers
+        for s in w.stalled
+        if s.stall == Stall.LOOP_BLOCKED and _SQL.search(s.innermost)
+    ]
+    if facts and waits:  # SQLite waits for the lock in the thread that asks: here the event loop's
+        facts += [
+            fact(Source.RECORDER, f"worker {w.index} waits in {s.innermost}", s.since) for w, s in waits
+        ]
+        held = sorted({i for worker, _ in waits for i in view.of_worker(worker)})
+        yield Finding(
+            Severity.STUCK,
+            f"a database is locked by another process, and worker {waits[0][0].index} stands still: it waits in "
+            f"{waits[0][1].innermost}",
+            facts,
+            held=held,
+            since=waits[0][1].since,
+        )
+        return
     if view.job.reason and _LOCKED.search(view.job.reason):
         facts.append(fact(Source.JOURNAL, one_line(view.job.reason, 300)))
     if facts:
@@ -127,5 +152,5 @@ RULES: tuple[Rule, ...] = (
         ],
     ),
     rule(Cause.LOG_STORE_UNWRITABLE, log_store_unwritable, helps=[Source.HOST], rules_out=[Cause.CRASHED, Cause.PROGRESSING]),
-    rule(Cause.DATABASE_LOCKED, database_locked, helps=[Source.LOGS], rules_out=[Cause.CRASHED, Cause.RETRY_LOOP]),
+    rule(Cause.DATABASE_LOCKED, database_locked, helps=[Source.LOGS], rules_out=[Cause.CRASHED, Cause.RETRY_LOOP, Cause.LOOP_BLOCKED]),
 )  # fmt: skip
