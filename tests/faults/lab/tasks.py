@@ -25,7 +25,7 @@ from inspect_ai.model import ChatMessage, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolCall, ToolCallView, ask_user, tool
-from inspect_ai.util import concurrency, sandbox, subprocess
+from inspect_ai.util import concurrency, sandbox
 
 Step = Callable[..., Awaitable[Any]]
 LOCKS: dict[str, asyncio.Lock] = {}
@@ -163,11 +163,6 @@ class Going:
         self.mark("limiter")
         async with concurrency(name, places):
             await asyncio.sleep(seconds)
-
-    async def process(self, *command: str) -> None:
-        """A subprocess of the worker, of which few may run at once."""
-        self.mark("limiter")
-        await subprocess(list(command))
 
     # --- steps that fail
 

@@ -179,10 +179,12 @@ def _collect(view: View) -> list[Failing]:
 
     by_key = {f"{m.provider}/{m.model}": m for m in view.models}
     uuids: dict[str, Kind] = {}
+    asked: dict[tuple[str, Kind], Model] = {}
     for model in view.models:
         for group in model.calls:
             kind = _kind(group.kind)
             uuids.update(dict.fromkeys(group.uuids, kind))
+            asked.update(dict.fromkeys(((uuid, kind) for uuid in group.uuids), model))
             if kind not in CAUSES:
                 continue
             one = of(CAUSES[kind], model)
@@ -210,8 +212,11 @@ def _collect(view: View) -> list[Failing]:
             ending = known
         if ending is not None and ending in CAUSES:
             only = view.evidence.tasks[0].model if len(view.evidence.tasks) == 1 else ""
-            of(CAUSES[ending], _named(view, tasks.get(error.task, only))).errors.append(error)
-            of(CAUSES[ending], _named(view, tasks.get(error.task, only))).kinds.add(ending)
+            # The model that was asked is known by the request; an attempt may ask others than its task's.
+            model = next((asked[uuid, ending] for uuid in error.uuids if (uuid, ending) in asked), None)
+            one = of(CAUSES[ending], model or _named(view, tasks.get(error.task, only)))
+            one.errors.append(error)
+            one.kinds.add(ending)
     for one in found.values():
         one.held = sorted(set(one.held))
     return list(found.values())

@@ -8,7 +8,11 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 from hawk.core.diagnosis.evidence import Change, Evidence, Model, Times, Worker
+from hawk.core.snapshot import SandboxFacts
 from hawk.core.states import ActivityType, SamplePhase
+
+ACTIVE = 20.0
+"""Seconds within which an attempt that has done something is active."""
 
 
 class View:
@@ -63,6 +67,18 @@ class View:
             found[attempt.model].append(i)
         return found
 
+    @cached_property
+    def _active_by_task(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for i, attempt in enumerate(self.attempts):
+            if attempt.idle is not None and attempt.idle < ACTIVE:
+                found[attempt.task].append(i)
+        return found
+
+    def active_of(self, tasks: Iterable[str]) -> list[int]:
+        """Indices of the attempts of some tasks that have just done something."""
+        return [i for task in tasks for i in self._active_by_task.get(task, ())]
+
     def doing(self, *activities: ActivityType | None) -> list[int]:
         """Indices of the attempts that wait for one of some things."""
         return [i for activity in activities for i in self._by_activity.get(activity, ())]
@@ -83,6 +99,11 @@ class View:
     def with_uuids(self, uuids: Iterable[str]) -> list[int]:
         """Indices of attempts in flight; those that are not in flight any more are left out."""
         return sorted({self.by_uuid[uuid] for uuid in uuids if uuid in self.by_uuid})
+
+    @cached_property
+    def boxes(self) -> list[tuple[int, SandboxFacts]]:
+        """Index and sandbox of each attempt that has one, or had."""
+        return [(i, a.sandbox) for i, a in enumerate(self.attempts) if a.sandbox is not None]
 
     @cached_property
     def everybody(self) -> list[int]:

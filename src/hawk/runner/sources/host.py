@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 
 from hawk.core.diagnosis.causes import Source
-from hawk.core.diagnosis.evidence import Disk, Evidence, Host
+from hawk.core.diagnosis.evidence import Evidence, Host
 from hawk.runner.sources.context import Context
+from hawk.store.disks import look
 
 
 class HostReader:
@@ -31,7 +32,7 @@ class HostReader:
             pressure=_pressure(),
             memory=memory.total,
             memory_free=memory.available,
-            disks=[_disk(what, path) for what, path in places.items()],
+            disks=[look(what, path) for what, path in places.items()],
         )
 
 
@@ -47,22 +48,3 @@ def _pressure() -> float | None:
         return float(first.split("avg10=")[1].split()[0]) / 100
     except (OSError, IndexError, ValueError):
         return None
-
-
-def _disk(what: str, path: Path) -> Disk:
-    try:
-        disk = os.statvfs(path)
-    except OSError as ex:
-        return Disk(what, str(path), writable=False, why=ex.strerror or str(ex))
-    found = Disk(
-        what,
-        str(path),
-        free=disk.f_bavail * disk.f_frsize,
-        total=disk.f_blocks * disk.f_frsize,
-        free_files=disk.f_favail if disk.f_files else None,
-    )
-    if disk.f_flag & os.ST_RDONLY:
-        found.writable, found.why = False, "it is mounted read-only"
-    elif not os.access(path, os.W_OK):
-        found.writable, found.why = False, "permission denied"
-    return found

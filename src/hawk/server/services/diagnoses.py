@@ -10,14 +10,22 @@ from datetime import datetime
 
 from hawk.core.diagnosis.causes import Source
 from hawk.core.diagnosis.diagnose import explain
+from hawk.core.diagnosis.evidence import Evidence, Host
 from hawk.core.diagnosis.verdict import Diagnosis
+from hawk.core.snapshot import Snapshot
 from hawk.core.text import one_line
 from hawk.server.context import Context
 from hawk.server.services.registry import now
+from hawk.store import disks
 from hawk.store.evidence import evidence_of
+from hawk.store.rundir import RunDir
 
 STALE = 60.0
 """Seconds after which the evidence of a living runner is old: it is taken every two seconds, a minute on a huge job."""
+
+
+UNWRITTEN = 10.0
+"""Seconds after which a runner may be unable to write its evidence: the server looks at the disk itself."""
 
 
 def diagnosis_of(ctx: Context, job_id: str) -> Diagnosis:
@@ -38,6 +46,8 @@ def diagnosis_of(ctx: Context, job_id: str) -> Diagnosis:
     job.alive = liveness.alive or (ctx.registry.get(job_id) is not None and not snapshot.status.terminal)
     if not job.alive and job.phase != "ended":
         job.ended_how = liveness.detail or one_line(snapshot.reason or "", 300) or None
+    if job.alive and (moment - datetime.fromisoformat(evidence.at)).total_seconds() > UNWRITTEN:
+        _look_at_disk(run, evidence, snapshot)
     if job.alive and evidence.attempts and run.supervisor_pid() is None:
         evidence.missing[Source.ENGINE] = "its runner ended and is being started again: this was seen last"
     if job.alive:
@@ -46,3 +56,12 @@ def diagnosis_of(ctx: Context, job_id: str) -> Diagnosis:
             evidence.missing[Source.ENGINE] = f"its supervisor has said nothing for {age:.0f} s"
         return explain(evidence, moment if job.phase == "queued" else taken)
     return explain(evidence, datetime.fromisoformat(evidence.at))
+
+
+def _look_at_disk(run: RunDir, evidence: Evidence, snapshot: Snapshot) -> None:
+    """Evidence of a full disk can't be written onto it."""
+    disk = disks.look("run directory", run.path)
+    host = evidence.host or Host()
+    host.disks = [disk, *(other for other in host.disks if other.what != disk.what)]
+    evidence.host = host
+    evidence.job.storage_error = evidence.job.storage_error or snapshot.errors.get("storage")

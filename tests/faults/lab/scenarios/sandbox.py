@@ -192,13 +192,3 @@ def few_hold_all_places(bench: Bench) -> Case:
         bench.samples(places + bench.number(3, 5), ["limiter", name, places, 100_000]),
         present=marked("limiter", places + 3),
     )
-
-
-@scenario("sandbox.limiter_starved", within=SILENCE)
-def subprocesses_hold_all_places(bench: Bench) -> Case:
-    seconds = bench.number(10_000, 99_999)
-    return bench.case(
-        bench.samples(6, ["process", "sleep", str(seconds)]),
-        max_subprocesses=2,
-        present=marked("limiter", 6),
-    )

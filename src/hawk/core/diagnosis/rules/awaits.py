@@ -24,9 +24,6 @@ DOUBT = 90.0
 LOCKED = 180.0
 """The same for a lock that somebody who goes on may hold."""
 
-ACTIVE = 20.0
-"""Seconds within which an attempt has done something that goes on."""
-
 _KINDS = frozenset(
     str(kind) for kind in (WaitKind.EVENT, WaitKind.LOCK, WaitKind.CONDITION, WaitKind.QUEUE, WaitKind.FUTURE)
 )
@@ -75,12 +72,8 @@ def _finding(view: View, place: str, kind: str, held: list[int]) -> Finding:
     first = view.attempts[held[0]]
     assert first.wait is not None
     quiet = max(_quiet(view, view.attempts[i]) or 0.0 for i in held)
-    others = [
-        i
-        for i, a in enumerate(view.attempts)
-        if i not in held and a.task in {view.attempts[h].task for h in held}
-    ]
-    goes_on = [i for i in others if _goes_on(view.attempts[i])]
+    mine, tasks = set(held), {view.attempts[i].task for i in held}
+    goes_on = [i for i in view.active_of(tasks) if i not in mine]
     severity, why = _severity(view, kind, held, goes_on, quiet)
     who = named(view.attempts[i].name for i in held)
     what = (
@@ -121,10 +114,6 @@ def _severity(
         # Of several none of which is past the lock, somebody holds what the others want.
         patience = LOCKED if goes_on and len(held) == 1 else patience
     return (Severity.STUCK if quiet > patience else Severity.INFO), ""
-
-
-def _goes_on(attempt: Attempt) -> bool:
-    return attempt.idle is not None and attempt.idle < ACTIVE
 
 
 def _may_hold(attempt: Attempt, waiter: Attempt) -> bool:

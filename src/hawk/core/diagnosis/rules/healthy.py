@@ -6,15 +6,12 @@ from collections.abc import Iterator
 
 from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
-from hawk.core.diagnosis.view import View
+from hawk.core.diagnosis.view import ACTIVE, View
 from hawk.core.states import JobStatus
 from hawk.core.text import duration
 
 LATELY = 120.0
 """Seconds within which an end of an attempt counts as progress."""
-
-ACTIVE = 30.0
-"""Seconds within which an attempt that has done something is active."""
 
 TAIL, ENOUGH = 0.9, 5
 """The tail begins when nine of ten attempts have ended, of at least five."""

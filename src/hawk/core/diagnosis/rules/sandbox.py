@@ -15,7 +15,6 @@ from hawk.core.diagnosis.rules import starting, tools
 from hawk.core.diagnosis.saying import counted, lasted, named
 from hawk.core.diagnosis.verdict import Fact
 from hawk.core.diagnosis.view import View
-from hawk.core.snapshot import SandboxFacts
 from hawk.core.states import SamplePhase
 
 RECENT = 600.0
@@ -191,7 +190,7 @@ def _is_unschedulable(group: ErrorGroup) -> bool:
 
 def lost(view: View) -> Iterator[Finding]:
     """Sandboxes that ended under their attempt."""
-    ended = {i: box.lost for i, box in _boxes(view) if box.lost is not None and not _full(box.lost)}
+    ended = {i: box.lost for i, box in view.boxes if box.lost is not None and not _full(box.lost)}
     gone = list(ended)
     groups = _errors(view, signs=("lost",), phases=("sandbox", "setup", "agent", "scoring", ""))
     groups = [g for g in groups if not _full(g.message)]
@@ -216,11 +215,6 @@ def lost(view: View) -> Iterator[Finding]:
     )
 
 
-def _boxes(view: View) -> list[tuple[int, SandboxFacts]]:
-    """Sandboxes of attempts in flight, with the attempts' indices."""
-    return [(i, a.sandbox) for i, a in enumerate(view.attempts) if a.sandbox is not None]
-
-
 def _full(text: str) -> bool:
     return sign_of(text) in ("disk", "memory") or "workspace limit" in text
 
@@ -231,7 +225,7 @@ def _short(name: str, sign: str, words: str) -> Callable[[View], Iterator[Findin
     def look(view: View) -> Iterator[Finding]:
         hit = {
             i: box.troubles.get(name, 0)
-            for i, box in _boxes(view)
+            for i, box in view.boxes
             if box.troubles.get(name) or (box.lost is not None and sign_of(box.lost) == sign)
         }
         held = list(hit)
