@@ -213,8 +213,8 @@ def _collect(view: View) -> list[Failing]:
         if ending is not None and ending in CAUSES:
             only = view.evidence.tasks[0].model if len(view.evidence.tasks) == 1 else ""
             # The model that was asked is known by the request; an attempt may ask others than its task's.
-            model = next((asked[uuid, ending] for uuid in error.uuids if (uuid, ending) in asked), None)
-            one = of(CAUSES[ending], model or _named(view, tasks.get(error.task, only)))
+            whose = next((asked[uuid, ending] for uuid in error.uuids if (uuid, ending) in asked), None)
+            one = of(CAUSES[ending], whose or _named(view, tasks.get(error.task, only)))
             one.errors.append(error)
             one.kinds.add(ending)
     for one in found.values():
