@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 
-from hawk.cli.diagnose import diagnose
+from hawk.cli import cli
 from hawk.cli.diagnose_text import changes, explained, render
 from hawk.core.diagnosis.causes import Layer, Scope, Severity, Source, Who
 from hawk.core.diagnosis.evidence import Attempt, Evidence, Job, Stalled, Worker
@@ -128,16 +128,16 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def test_a_bundle_is_diagnosed_without_a_server(bundle: Path) -> None:
-    answer = CliRunner().invoke(diagnose, ["--file", str(bundle)])
+    answer = CliRunner().invoke(cli, ["diagnose", "--file", str(bundle)])
     assert answer.exit_code == 0, answer.output
     assert "STUCK · runner/loop_blocked" in answer.output
     assert "agent.py:7 think" in answer.output
-    strict = CliRunner().invoke(diagnose, ["--file", str(bundle), "--exit-status", "--json"])
+    strict = CliRunner().invoke(cli, ["diagnose", "--file", str(bundle), "--exit-status", "--json"])
     assert strict.exit_code == 3
     assert msgspec.json.decode(strict.stdout_bytes, type=Diagnosis).verdicts[0].before_death is False
 
 
 def test_a_bundle_can_neither_be_followed_nor_be_of_another_job(bundle: Path) -> None:
     for more in (["-f"], ["another"]):
-        answer = CliRunner().invoke(diagnose, ["--file", str(bundle), *more])
+        answer = CliRunner().invoke(cli, ["diagnose", "--file", str(bundle), *more])
         assert answer.exit_code != 0

@@ -106,7 +106,9 @@ def test_a_bundle_of_the_living_job_explains_it_and_quotes_nobody(
         assert b"wait_for_news" in (run.path / "live/stacks.json").read_bytes()
         with Traces(run) as traces:
             rows = traces.actions(most=100, lines=1, now=datetime.now(UTC)).in_flight
-        assert [row.detail for row in rows if row.sample_id == "hung-tool"] == ["shell", "shell"]
+        hung = [row for row in rows if row.sample_id == "hung-tool"]
+        assert [row.detail for row in hung if row.action == "Tool Call"] == ["shell", "shell"]
+        assert {row.detail for row in hung if row.action == "Sandbox Exec"} == {"exec"}
         quoted = [
             file for file in run.path.rglob("*") if file.is_file() and b"sleep 100000" in file.read_bytes()
         ]

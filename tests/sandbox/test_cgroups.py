@@ -138,7 +138,7 @@ def test_kill_outruns_a_fork_bomb_and_leaves_the_limit_as_it_was(delegation: Del
 
     pid = forked(keep_bombing)
     until("the bomb meets its limit", lambda: cgroup.events().fork_failures, period=0.001)
-    assert cgroup.kill()
+    assert cgroup.kill(patience=30)
     assert ended(pid) == -signal.SIGKILL
     assert cgroup.processes() == set()
     assert (cgroup.directories["pids"] / "pids.max").read_text() == "64\n"

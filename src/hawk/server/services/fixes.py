@@ -13,7 +13,7 @@ from hawk.core.diagnosis.evidence import Attempt, Evidence
 from hawk.core.diagnosis.fixes import FixPlan, Step, plan, plan_verdict
 from hawk.core.diagnosis.verdict import Fix, FixKind, Verdict
 from hawk.core.snapshot import Task
-from hawk.errors import ConflictError, NotFoundError, UsageError
+from hawk.errors import ConflictError, NotFoundError
 from hawk.server.context import Context
 from hawk.server.services.diagnoses import diagnosis_of
 from hawk.server.services.submissions import SubmitRequest
@@ -79,12 +79,12 @@ def fix(ctx: Context, job_id: str, request: FixRequest) -> FixReply:
     Raises:
         ConflictError: The verdict of that number is another one now. Field: `verdicts`.
         NotFoundError: No such job, or no verdict of that number.
-        UsageError: Neither a verdict nor an action is named.
     """
-    if request.verdict is None and request.action is None:
-        raise UsageError("Name a verdict or an action.")
     run = ctx.registry.run(job_id)
     spec = run.read_spec()
+    if request.verdict is None and request.action is None:
+        nothing = "Nothing is asked: name a verdict or an action."
+        return FixReply(said=nothing, remedy=f"hawk diagnose {job_id}")
     verdict, planned = _plan(ctx, job_id, request)
     reply = FixReply(
         planned.steps, said=planned.refused, remedy=planned.remedy, fix=planned.fix, verdict=verdict
