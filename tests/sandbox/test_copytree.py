@@ -132,7 +132,7 @@ def test_a_deep_directory_is_copied_with_few_descriptors(room: Path) -> None:
     unpack_here(source, tar(member("/".join(["d"] * 1000) + "/f", "deep")))
     fd = os.open(source, OPEN_DIRECTORY)
 
-    few = max(map(int, os.listdir("/proc/self/fd"))) + 20  # beside those that this process has open already
+    few = max(map(int, os.listdir("/proc/self/fd"))) + 100  # beside those that this process has open already
 
     def work() -> Any:
         resource.setrlimit(resource.RLIMIT_NOFILE, (few, few))

@@ -15,7 +15,7 @@ from hawk.server.wire import body, describe, reply
 router = APIRouter(prefix="/monitoring/jobs/{job_id}", tags=["monitoring"])
 
 
-@router.post("/fix", **describe(FixReply, takes=FixRequest, errors=(*BAD_ID, 409)))
+@router.post("/fix", **describe(FixReply, takes=FixRequest, optional=True, errors=(*BAD_ID, 409)))
 async def fix_verdict(ctx: Ctx, job_id: JobId, request: Request) -> Response:
     """Carry out the remedy of a verdict, or an action of its own; with `dry_run` only say what would be done.
 
