@@ -6,7 +6,10 @@ import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import msgspec
+
 from hawk.cli.text import clean, duration, parse_time, plural
+from hawk.cli.watch_model import verdict_line
 from hawk.core.diagnosis.causes import Layer, Severity
 from hawk.core.diagnosis.verdict import Diagnosis, Judged, Verdict
 from hawk.core.states import JobStatus
@@ -120,12 +123,6 @@ def _holds(v: Verdict, now: datetime) -> list[str]:
     return parts
 
 
-def top_line(verdict: Verdict) -> str:
-    """One verdict in one line, for the first line of `hawk watch`."""
-    held = f" · holds {plural(verdict.attempts, 'attempt')}" if verdict.attempts else ""
-    return f"{verdict.severity.upper()} {verdict.cause}: {clean(verdict.what)}{held} → {clean(verdict.next)}"
-
-
 def changes(before: Diagnosis, after: Diagnosis) -> Iterator[str]:
     """Verdicts that came, grew or went."""
     old = {_key(v): v for v in before.verdicts if v.layer is not Layer.HEALTHY}
@@ -133,7 +130,7 @@ def changes(before: Diagnosis, after: Diagnosis) -> Iterator[str]:
     for key, v in new.items():
         was = old.get(key)
         if was is None or was.severity is not v.severity:
-            yield top_line(v)
+            yield verdict_line(msgspec.structs.asdict(v))
         elif was.attempts != v.attempts:
             yield f"{v.cause}: holds {plural(v.attempts, 'attempt')} (was {was.attempts:,})"
     for key, v in old.items():

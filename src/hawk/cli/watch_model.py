@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hawk.cli.text import clean, duration, parse_time, plural
 from hawk.core.snapshot import PairCount, Progress, Sample, Snapshot, Task, Worker
@@ -320,16 +320,16 @@ def models_text(snapshot: Snapshot) -> str:
 
 
 def verdicts(snapshot: Snapshot) -> list[str]:
-    """What is wrong, by name, the worst first, a line each: how bad, what, how many attempts, the next command."""
-    lines = []
-    for verdict in snapshot.diagnosis:
-        if verdict.get("severity") in (None, "info"):
-            continue
-        held = verdict.get("attempts") or 0
-        holds = f" · holds {plural(held, 'attempt')}" if held else ""
-        cause = f"{str(verdict['severity']).upper()} {clean(verdict.get('cause'))}"
-        lines.append(f"{cause}: {clean(verdict.get('what'))}{holds} → {clean(verdict.get('next'))}")
-    return lines
+    """What is wrong, by name, the worst first, a line each."""
+    return [verdict_line(v) for v in snapshot.diagnosis if v.get("severity") not in (None, "info")]
+
+
+def verdict_line(verdict: Mapping[str, Any]) -> str:
+    """A verdict, as a snapshot carries it, in one line: how bad, what, how many attempts, the next command."""
+    held = verdict.get("attempts") or 0
+    holds = f" · holds {plural(held, 'attempt')}" if held else ""
+    cause = f"{str(verdict['severity']).upper()} {clean(verdict.get('cause'))}"
+    return f"{cause}: {clean(verdict.get('what'))}{holds} → {clean(verdict.get('next'))}"
 
 
 def troubles(snapshot: Snapshot, now: datetime) -> list[str]:

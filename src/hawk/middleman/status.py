@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hawk import __version__
+from hawk.core.traffic.tickets import Waiting
 from hawk.middleman.admission import Turnstile
 from hawk.middleman.exchange import Exchange
 from hawk.middleman.house import House
@@ -173,10 +174,24 @@ def _lane(house: House, turnstile: Turnstile, now: float) -> dict[str, Any]:
 
 
 def _request(house: House, x: Exchange, now: float) -> dict[str, Any]:
-    waiting = x.lane.why(x.ticket) if x.lane is not None and x.ticket is not None else None
+    waiting = _waiting(x)
+    return {
+        **_observed(house, x, now, waiting),
+        "job": x.job or None,
+        "since": _iso(x.wall),
+        "holders": waiting.holders if waiting is not None else None,
+        "trace_id": x.trace_id,
+    }
+
+
+def _waiting(x: Exchange) -> Waiting | None:
+    return x.lane.why(x.ticket) if x.lane is not None and x.ticket is not None else None
+
+
+def _observed(house: House, x: Exchange, now: float, waiting: Waiting | None) -> dict[str, Any]:
+    """What everybody is told of a request who may see it."""
     return {
         "id": x.id,
-        "job": x.job or None,
         "task": x.task_name,
         "sample": x.sample,
         "sample_uuid": x.sample_uuid,
@@ -185,16 +200,13 @@ def _request(house: House, x: Exchange, now: float) -> dict[str, Any]:
         "account": x.account,
         "model": x.model,
         "phase": x.phase,
-        "since": _iso(x.wall),
         "age_s": round(now - x.arrived, 2),
         "first_byte_s": round(x.first_byte - x.arrived, 3) if x.first_byte is not None else None,
         "bytes_out": x.bytes_out,
         "place": waiting.place if waiting is not None else None,
         "reason": waiting.reason if waiting is not None else None,
         "until": _at(house, waiting.until) if waiting is not None else None,
-        "holders": waiting.holders if waiting is not None else None,
         "retry": x.retry,
-        "trace_id": x.trace_id,
     }
 
 
@@ -219,33 +231,17 @@ def _called(house: House, name: str | None, principal: Principal) -> str:
 
 
 def _own_request(house: House, x: Exchange, now: float, *, placed: bool) -> dict[str, Any]:
-    waiting = x.lane.why(x.ticket) if placed and x.lane is not None and x.ticket is not None else None
     asked = x.asked
     last = last_byte(x)
     due = min(x.due, x.total_due)
     return {
-        "id": x.id,
-        "task": x.task_name,
-        "sample": x.sample,
-        "sample_uuid": x.sample_uuid,
-        "attempt": x.attempt,
-        "provider": x.provider,
-        "account": x.account,
-        "model": x.model,
-        "phase": x.phase,
-        "age_s": round(now - x.arrived, 2),
+        **_observed(house, x, now, _waiting(x) if placed else None),
         "sent_s": round(now - x.sent, 2) if x.sent is not None else None,
-        "first_byte_s": round(x.first_byte - x.arrived, 3) if x.first_byte is not None else None,
         "quiet_s": round(now - last, 2) if last is not None else None,
-        "bytes_out": x.bytes_out,
         "stream": asked is not None and asked.streaming,
         "most_tokens": asked.most or None if asked is not None else None,
         "reasoning": (asked is not None and asked.reasoning) or _THINKS.search(x.model or "") is not None,
         "replayed": x.replayed,
-        "retry": x.retry,
-        "place": waiting.place if waiting is not None else None,
-        "reason": waiting.reason if waiting is not None else None,
-        "until": _at(house, waiting.until) if waiting is not None else None,
         "deadline_s": round(due - now, 2) if due < float("inf") else None,
     }
 

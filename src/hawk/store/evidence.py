@@ -6,14 +6,13 @@ from datetime import UTC, datetime
 
 from hawk.core.diagnosis.causes import Source
 from hawk.core.diagnosis.diagnose import explain
-from hawk.core.diagnosis.evidence import Change, Evidence, Job
+from hawk.core.diagnosis.evidence import CHANGES, Change, Evidence, Job
 from hawk.core.diagnosis.verdict import Diagnosis
 from hawk.core.snapshot import Snapshot
 from hawk.core.states import JobStatus
 from hawk.errors import StorageError
 from hawk.store.rundir import RunDir, read_json
 
-_KINDS = ("job", "worker", "stop", "fix")
 _CHANGES = 200
 
 
@@ -52,6 +51,6 @@ def _bare(run: RunDir, snapshot: Snapshot, why: str) -> Evidence:
     evidence.journal = [
         Change(entry.at, entry.kind, entry.subject, entry.state, entry.reason, entry.data)
         for entry in run.journal()
-        if entry.kind in _KINDS
+        if entry.kind in CHANGES
     ][-_CHANGES:]
     return evidence

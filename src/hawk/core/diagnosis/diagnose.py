@@ -148,7 +148,7 @@ def _verdict(n: int, f: _Found, view: View) -> Verdict:
     finding, about = f.finding, ABOUT[f.cause]
     held = sorted(f.held) if not finding.whole else view.everybody
     attempts = [view.attempts[i] for i in held]
-    uuids = [attempt.uuid for attempt in attempts if attempt.uuid]
+    uuids = view.uuids(held)
     count = len(held) + finding.ended + finding.waiting
     words = {
         "n": str(n),

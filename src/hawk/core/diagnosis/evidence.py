@@ -14,6 +14,9 @@ import msgspec
 from hawk.core.snapshot import Progress, SandboxFacts
 from hawk.core.states import ActivityType, JobStatus, Operation, SamplePhase
 
+CHANGES = frozenset({"job", "worker", "stop", "fix"})
+"""Kinds of lines of the journal that are evidence: of attempts the snapshot says more, and verdicts follow from it."""
+
 
 class Change(msgspec.Struct, omit_defaults=True):
     """A line of the journal."""

@@ -114,35 +114,37 @@ def _cancel_tool_call(fix: Fix, evidence: Evidence) -> FixPlan:
 
 
 def _requeue(fix: Fix, evidence: Evidence) -> FixPlan:
-    held = _named(fix, evidence)
-    if not held:
-        return _gone("No attempt that it is about is in flight any more.")
-    steps = [
-        Step(
+    return _each(
+        fix,
+        evidence,
+        lambda attempt: Step(
             f"run {attempt.name} again",
             f"it is ended where it is ({_waits(attempt, evidence)}) and begins anew in its place; others are not touched",
             reversible=False,
             undo="What it has done so far is kept in its log as an earlier try, and does not count",
-        )
-        for attempt in held
-    ]
-    return _planned(fix, steps, held)
+        ),
+    )
 
 
 def _score(fix: Fix, evidence: Evidence) -> FixPlan:
-    held = _named(fix, evidence)
-    if not held:
-        return _gone("No attempt that it is about is in flight any more.")
-    steps = [
-        Step(
+    return _each(
+        fix,
+        evidence,
+        lambda attempt: Step(
             f"end {attempt.name} and score it as it is",
             f"it is in {attempt.phase} ({_waits(attempt, evidence)}); its work so far counts",
             reversible=False,
             undo="It can't go on; 'hawk rescore' can score it again",
-        )
-        for attempt in held
-    ]
-    return _planned(fix, steps, held)
+        ),
+    )
+
+
+def _each(fix: Fix, evidence: Evidence, step: Callable[[Attempt], Step]) -> FixPlan:
+    """One step for each attempt that it names and that is still in flight."""
+    held = _named(fix, evidence)
+    if not held:
+        return _gone("No attempt that it is about is in flight any more.")
+    return _planned(fix, [step(attempt) for attempt in held], held)
 
 
 # --- workers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hawk.core.text import one_line
+from hawk.core.text import one_line, plural
 
 
 def lasted(seconds: float) -> str:
@@ -18,7 +18,7 @@ def lasted(seconds: float) -> str:
 
 def counted(count: int, noun: str = "attempt") -> str:
     """`1 attempt`, `12 attempts`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return plural(count, noun)
 
 
 def named(names: Iterable[str], most: int = 3) -> str:

@@ -100,6 +100,10 @@ class View:
         """Indices of attempts in flight; those that are not in flight any more are left out."""
         return sorted({self.by_uuid[uuid] for uuid in uuids if uuid in self.by_uuid})
 
+    def uuids(self, held: Iterable[int]) -> list[str]:
+        """Of some attempts in flight; those that have none yet are left out."""
+        return [uuid for i in held if (uuid := self.attempts[i].uuid)]
+
     @cached_property
     def boxes(self) -> list[tuple[int, SandboxFacts]]:
         """Index and sandbox of each attempt that has one, or had."""

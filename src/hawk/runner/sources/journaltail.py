@@ -7,15 +7,12 @@ from collections import deque
 import msgspec
 
 from hawk.core.diagnosis.causes import Source
-from hawk.core.diagnosis.evidence import Change, Evidence
+from hawk.core.diagnosis.evidence import CHANGES, Change, Evidence
 from hawk.runner.sources.context import Context
 from hawk.store.rundir import JournalEntry
 
 MOST = 200
 """Changes that are kept: a rule needs the last ends, starts and stalls, not the story."""
-
-KINDS = frozenset({"job", "worker", "stop", "fix"})
-"""Of attempts the snapshot says more."""
 
 FIRST = 1 << 20
 """Bytes of the end of a journal that there was before."""
@@ -45,7 +42,7 @@ class JournalTail:
                     entry = decoder.decode(line)
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     continue
-                if entry.kind in KINDS:
+                if entry.kind in CHANGES:
                     self._changes.append(
                         Change(entry.at, entry.kind, entry.subject, entry.state, entry.reason, entry.data)
                     )

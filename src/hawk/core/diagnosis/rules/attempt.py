@@ -58,7 +58,7 @@ def retry_loop(view: View) -> Iterator[Finding]:
         most = max(_alike(view.attempts[i]) for i in held)
         error = tries[0][-1].error
         lost = sum(one.seconds for its in tries for one in its)
-        uuids = [uuid for i in held if (uuid := view.attempts[i].uuid) is not None]
+        uuids = view.uuids(held)
         yield Finding(
             Severity.STUCK if most >= MANY_TRIES else Severity.WARNING,
             f"{counted(len(held))} ({named(view.attempts[i].name for i in held)}) "
@@ -117,7 +117,7 @@ def looping(view: View) -> Iterator[Finding]:
     for (severity, tool, arguments), held in groups.items():
         repeats = [r for i in held if (r := view.attempts[i].repeat) is not None]
         most = max(repeat.count for repeat in repeats)
-        uuids = [uuid for i in held if (uuid := view.attempts[i].uuid) is not None]
+        uuids = view.uuids(held)
         yield Finding(
             severity,
             f"{counted(len(held))} ({named(view.attempts[i].name for i in held)}) "
@@ -220,7 +220,7 @@ def _hung_scorer(
     quiet = max(seconds for _, _, seconds in its)
     worst = max((judgement for _, judgement, _ in its), key=lambda j: j.age)
     command = f" ({quoted(worst.command)})" if worst.command and worst.command != scorer else ""
-    uuids = [uuid for i in held if (uuid := view.attempts[i].uuid) is not None]
+    uuids = view.uuids(held)
     what = (
         f"the scorer{f' {scorer}' if scorer else ''} of {counted(len(held))} ({named(view.attempts[i].name for i in held)}) "
         f"has done nothing for {lasted(quiet)}: it {worst.why}{command}"

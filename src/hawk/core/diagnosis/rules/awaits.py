@@ -83,7 +83,7 @@ def _finding(view: View, place: str, kind: str, held: list[int]) -> Finding:
     facts = [chain_fact(first), fact(Source.CONTROL, f"no call is in flight; nothing for {lasted(quiet)}")]
     if goes_on:
         facts.append(fact(Source.CONTROL, f"{counted(len(goes_on))} of the same task go on"))
-    uuids = [uuid for i in held if (uuid := view.attempts[i].uuid) is not None]
+    uuids = view.uuids(held)
     return Finding(
         severity,
         what,

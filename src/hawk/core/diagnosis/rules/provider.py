@@ -98,7 +98,7 @@ def _no_fix(view: View, one: Failing) -> None:
 
 
 def _again(view: View, one: Failing) -> Fix | None:
-    uuids = [attempt.uuid for i in one.held if (attempt := view.attempts[i]).uuid]
+    uuids = view.uuids(one.held)
     return Fix(FixKind.REQUEUE, uuids=uuids) if uuids else None
 
 

@@ -252,7 +252,7 @@ def _dead(view: View, model: Model) -> bool:
 def _finding(
     view: View, model: Model, severity: Severity, what: str, facts: list[Fact], held: list[int]
 ) -> Finding:
-    uuids = [attempt.uuid for i in held if (attempt := view.attempts[i]).uuid]
+    uuids = view.uuids(held)
     fix = Fix(FixKind.REQUEUE, uuids=uuids) if uuids and severity is not Severity.INFO else None
     return Finding(severity, f"{name_of(model)}: {what}", facts, held=held, subject=name_of(model), fix=fix)
 

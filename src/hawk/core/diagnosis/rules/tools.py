@@ -94,7 +94,7 @@ def _hung(
         what += f"; it runs for {lasted(worst.age)}, and has done nothing for {lasted(worst.quiet)}"
     if len(its) > 1:
         what = f"{counted(len(its))} wait for commands that do nothing: {what}"
-    uuids = [uuid for i in held if (uuid := view.attempts[i].uuid) is not None]
+    uuids = view.uuids(held)
     kind = FixKind.CANCEL_TOOL_CALL if by_tool else FixKind.REQUEUE
     usual = view.learnt.tools.get(tool)
     facts = [one for _, judgement in its[:3] for one in judgement.facts]
