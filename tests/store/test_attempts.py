@@ -20,6 +20,7 @@ from hawk.store.attempts import (
     planned_pairs,
     read_results,
     set_aside,
+    sweep_drafts,
     workspace_draft,
     write_result,
 )
@@ -243,6 +244,18 @@ def test_drafts_of_killed_writers_go_and_those_of_living_ones_stay(run: RunDir) 
     living.write_bytes(b"y")
     write_result(run, result())  # by another process than the attempt's own
     assert (dead.exists(), living.exists()) == (False, True)
+
+
+def test_when_a_job_has_ended_no_draft_of_anybody_stays(run: RunDir) -> None:
+    write_result(run, result())
+    home = attempt_directory(run, PAIR, 1)
+    kept = sorted(home.rglob("*"))
+    torn = home / ".result.json.14bl1vf3"
+    torn.write_bytes(b"{")
+    workspace_draft(run, PAIR, 2).write_bytes(b"x")
+    sweep_drafts(run)
+    assert sorted(home.rglob("*")) == kept
+    assert list(attempt_directory(run, PAIR, 2).iterdir()) == []
 
 
 def test_without_links_the_earlier_files_are_copied(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:

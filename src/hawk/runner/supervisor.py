@@ -40,8 +40,9 @@ from hawk.runner.processes import Reaper, Wakeup, Worker, Zygote, become_subreap
 from hawk.runner.watchdog import Watchdog
 from hawk.runner.worker import Exit
 from hawk.store import stoprequests
+from hawk.store.attempts import sweep_drafts
 from hawk.store.locks import hold
-from hawk.store.rundir import JobSpec, RunDir, read_json
+from hawk.store.rundir import JobSpec, RunDir, read_json, remove_temporaries
 
 TICK = 0.25
 """Seconds between looks at timers and stop requests; an ended child wakes the loop at once."""
@@ -364,8 +365,7 @@ class Supervisor:
         self.actions.close()
         self.flight.close()
         self.diagnostician.close()
-        sweep(self.spec.job_id)
-        datahome.remove(self.settings.run_base, self.run_dir)
+        _clear_up(self.settings.run_base, self.run_dir)
         self.models.close()
         self.book.use_models(self.models.use)
         self.book.finish(instruction, list(self.workers.values()), self.machine)
@@ -427,9 +427,17 @@ def settle(run_dir: RunDir, reason: str) -> None:
     plan = run_dir.read_plan()
     if plan is not None:
         book.use_plan(plan)
-    sweep(run_dir.job_id)
-    datahome.remove(load_settings().run_base, run_dir)
+    _clear_up(load_settings().run_base, run_dir)
     book.settle(reason)
+
+
+def _clear_up(run_base: Path, run_dir: RunDir) -> None:
+    """Remove what killed workers and supervisors of a job that has ended have left: its last supervisor does."""
+    sweep(run_dir.job_id)
+    datahome.remove(run_base, run_dir)
+    sweep_drafts(run_dir)
+    for directory in (run_dir.path, *run_dir.path.glob("workers/*"), *run_dir.path.glob("workers/*/stacks")):
+        remove_temporaries(directory)
 
 
 def _inherited(fd: int) -> socket.socket:

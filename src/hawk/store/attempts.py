@@ -310,6 +310,12 @@ def _tidy(directory: Path, *, every: bool) -> None:
                     path.unlink()
 
 
+def sweep_drafts(run_dir: RunDir) -> None:
+    """Remove every draft and temporary file below `attempts/`: for when nobody can be writing there any more."""
+    for directory in attempts_folder(run_dir).glob("*/*"):
+        _tidy(directory, every=True)
+
+
 def _make(directory: Path) -> None:
     """Make a directory and its parents, so that they are there after a power cut too."""
     if directory.is_dir():

@@ -28,8 +28,10 @@ line. Nothing here imports a database: supervisor, worker and server all use it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +46,8 @@ from hawk.errors import NotFoundError, StorageError
 from hawk.store.locks import holder
 
 T = TypeVar("T")
+
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
 LEAST_ROOM = 256 * 1024
 """Bytes below which a disk counts as full: one flush of a log may need as much."""
@@ -264,6 +268,13 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = 
     except OSError as ex:
         Path(name).unlink(missing_ok=True)
         raise storage_error(path, ex) from ex
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Remove what killed `write_atomic`s have left in a directory that nobody writes to any more."""
+    with contextlib.suppress(OSError):
+        for path in [path for path in directory.iterdir() if _TEMPORARY.fullmatch(path.name)]:
+            path.unlink()
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
