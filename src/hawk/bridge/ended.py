@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hawk.bridge.modelerror import without_request
 from hawk.core.attempts.outcome import Verdict, idle, judge
 from hawk.core.attempts.results import Check, Failure, PassRule, Scored, Usage
 
@@ -140,7 +141,7 @@ def _agents_sandbox_calls(events: Sequence[Any]) -> int:
 def _failure(sample: EvalSample | LoggedSample) -> Failure | None:
     if sample.error is None:
         return None
-    kind, text = _taken_apart(sample.error.message, sample.error.traceback)
+    kind, text = _taken_apart(without_request(sample.error.message), sample.error.traceback)
     return Failure(kind, _cut(text) or kind, _phase(sample.events))
 
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hawk.bridge.modelerror import without_request
+
 T = TypeVar("T")
 
 
@@ -272,7 +274,7 @@ def _summary(row: _Row) -> SampleSummary:
         completed_at=row.completed_at,
         total_time=row.total_time,
         working_time=row.working_time,
-        error=row.error,
+        error=row.error and without_request(row.error),
         limit=row.limit,
         limit_reason=row.limit_reason,
         retries=row.retries,

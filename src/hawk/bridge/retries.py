@@ -20,6 +20,7 @@ import msgspec
 from inspect_ai.hooks import Hooks, ModelRetry, SampleAttemptEnd, SampleAttemptStart, hooks
 from inspect_ai.log._samples import sample_active
 
+from hawk.bridge.modelerror import without_request
 from hawk.core.text import one_line
 from hawk.core.timeline.records import WorkerNote
 
@@ -131,7 +132,7 @@ def record(path: Path) -> NoteWriter:
                 sample_id=str(data.summary.id),
                 epoch=data.summary.epoch,
                 attempt=data.attempt,
-                error=one_line(data.error.message, 200) if data.error is not None else "",
+                error=one_line(without_request(data.error.message), 200) if data.error is not None else "",
             )
             writer.add(note)
 

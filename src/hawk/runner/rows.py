@@ -10,6 +10,7 @@ import msgspec
 
 from hawk.bridge.control import ActivityRow, SampleRow
 from hawk.bridge.logformat import SampleSummary
+from hawk.bridge.modelerror import without_request
 from hawk.core.attempts.outcome import Verdict, judge
 from hawk.core.attempts.results import Failure, PassRule
 from hawk.core.snapshot import Activity, EventBrief, Sample, SandboxFacts
@@ -105,7 +106,7 @@ def in_flight(
         http_retries=http_retries,
         recent_outcomes=outcomes,
         activity=_activity(row, phase, events, awaited or _START[sandbox is not None]),
-        error=None if row.error is None else one_line(row.error, 2000),
+        error=None if row.error is None else one_line(without_request(row.error), 2000),
         sandbox=sandbox,
     )
 

@@ -353,6 +353,12 @@ _SPENT = re.compile(r"The budget of job \S+ is used up")
 """The middleman's own words, where a client shows the message without its type."""
 
 
+def status_in(message: str) -> int | None:
+    """The status that an error's text speaks of."""
+    text = message[:_TEXT]
+    return next((int(found[1]) for p in _STATUS if (found := p.search(text)) is not None), None)
+
+
 def of_error(type_: str, message: str, status: int | None = None) -> Kind | None:
     """How the request ended that raised an error in a worker; None: it is no error of a request to a model.
 
@@ -373,7 +379,7 @@ def of_error(type_: str, message: str, status: int | None = None) -> Kind | None
             (n for n in re.findall(r"\b[A-Za-z]+(?:Error|Timeout|Exhausted|Denied)\b", text) if _known(n)), ""
         )
     if status is None:
-        status = next((int(found[1]) for p in _STATUS if (found := p.search(text)) is not None), None)
+        status = status_in(text)
         spelt = _STATUS[0].search(text) is not None
         if not name and not spelt:
             return None  # a number in the words of a tool or an agent is no status of a provider

@@ -8,7 +8,7 @@ most attempts for good comes first.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from hawk.core.diagnosis.about import ABOUT
@@ -168,7 +168,7 @@ def _verdict(n: int, f: _Found, view: View) -> Verdict:
         next=_fill(finding.next or about.next, words),
         since=finding.since or view.held_since(held),
         clears=finding.clears,
-        evidence=[_plain(fact) for fact in finding.facts[:_FACTS]],
+        evidence=_told(finding.facts)[:_FACTS],
         subject=one_line(finding.subject, 200),
         attempts=count,
         pairs=len({(attempt.task, attempt.sample) for attempt in attempts}) or min(count, finding.ended),
@@ -182,8 +182,13 @@ def _verdict(n: int, f: _Found, view: View) -> Verdict:
     )
 
 
-def _plain(fact: Fact) -> Fact:
-    return Fact(fact.source, one_line(fact.fact, 500), fact.at)
+def _told(facts: Iterable[Fact]) -> list[Fact]:
+    """Each fact once: of two attempts alike the same may have been seen."""
+    told: dict[tuple[str, str], Fact] = {}
+    for fact in facts:
+        text = one_line(fact.fact, 500)
+        told.setdefault((fact.source, text), Fact(fact.source, text, fact.at))
+    return list(told.values())
 
 
 def _name(attempt: Attempt) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from hawk.core.diagnosis.calls import Kind, of_error
+from hawk.core.diagnosis.calls import Kind, of_error, status_in
 from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.evidence import CallGroup, ErrorGroup, Model
 from hawk.core.diagnosis.rule import fact
@@ -179,11 +179,13 @@ def _collect(view: View) -> list[Failing]:
 
     by_key = {f"{m.provider}/{m.model}": m for m in view.models}
     uuids: dict[str, Kind] = {}
+    answers: dict[tuple[str, int], Kind] = {}
     asked: dict[tuple[str, Kind], Model] = {}
     for model in view.models:
         for group in model.calls:
             kind = _kind(group.kind)
             uuids.update(dict.fromkeys(group.uuids, kind))
+            answers.update({(uuid, group.status): kind for uuid in group.uuids if group.status})
             asked.update(dict.fromkeys(((uuid, kind) for uuid in group.uuids), model))
             if kind not in CAUSES:
                 continue
@@ -210,6 +212,11 @@ def _collect(view: View) -> list[Failing]:
             ending = known
         if ending is Kind.UNKNOWN or (ending is None and known is not None and "retry" in error.kind.lower()):
             ending = known
+        if ending is not None and (status := status_in(error.message)):
+            # The middleman has read the whole answer; a log has a part of what the client made of it.
+            ending = next(
+                (answers[uuid, status] for uuid in error.uuids if (uuid, status) in answers), ending
+            )
         if ending is not None and ending in CAUSES:
             only = view.evidence.tasks[0].model if len(view.evidence.tasks) == 1 else ""
             # The model that was asked is known by the request; an attempt may ask others than its task's.

@@ -27,7 +27,10 @@ SAME_AGE = 0.1
 """Ages of calls that a timer ended differ by less than a tenth: what else ends them has no such habit."""
 
 SHORTEST = 2.0
-"""Seconds below which a client that goes away was more likely ended by something else."""
+"""Seconds below which a client that goes away, and does not say why, was more likely ended by something else."""
+
+_CLIENTS_OWN = ("APITimeoutError", "AttemptTimeoutError")
+"""Errors of a client that has given up by itself."""
 
 
 def _looked(cause: Cause, judge: Judge, words: Words, fixed: Callable[[View, Failing], Fix | None]) -> Look:
@@ -165,8 +168,9 @@ def _client_timeout(view: View) -> Iterator[Finding]:
         return
     for one in failing(view, Cause.CLIENT_TIMEOUT_TOO_SHORT):
         for group in one.groups:
-            found = _same_age(group)
-            tried_again = group.again >= 1 or group.error in ("APITimeoutError", "AttemptTimeoutError")
+            said = group.error in _CLIENTS_OWN or Kind.CLIENT_TIMEOUT in one.kinds
+            found = _same_age(group, shortest=0.0 if said else SHORTEST)
+            tried_again = group.again >= 1 or said
             silent = one.model.probe is not None and not one.model.probe.answered
             if found is None or group.streak < 2 or not tried_again or silent:
                 continue
@@ -208,8 +212,8 @@ def _client_timeout(view: View) -> Iterator[Finding]:
                 )
 
 
-def _same_age(group: CallGroup) -> tuple[float, int] | None:
-    """(age, how many) of the last calls, where they ended at the same one."""
+def _same_age(group: CallGroup, *, shortest: float) -> tuple[float, int] | None:
+    """(age, how many) of the last calls, where they ended at the same one, and not before `shortest` seconds."""
     ages = group.seconds[-min(max(group.streak, 0), len(group.seconds)) :] if group.streak else []
     if len(ages) < 2:
         return None
@@ -219,7 +223,7 @@ def _same_age(group: CallGroup) -> tuple[float, int] | None:
         if abs(age - newest) > SAME_AGE * newest:
             break
         same += 1
-    return (newest, same) if same >= 2 and newest > SHORTEST else None
+    return (newest, same) if same >= 2 and newest > shortest else None
 
 
 # --- the table

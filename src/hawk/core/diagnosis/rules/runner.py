@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.evidence import Stalled, Worker
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
+from hawk.core.diagnosis.saying import counted
 from hawk.core.diagnosis.verdict import Fix, FixKind
 from hawk.core.diagnosis.view import View
 from hawk.core.recorder.stalls import BLOCKED, NEAR, SILENT, Stall
@@ -64,7 +65,7 @@ def loop_blocked(view: View) -> Iterator[Finding]:
         yield Finding(
             Severity.STUCK if lag >= STAYS else Severity.WARNING,
             f"worker {worker.index}'s event loop is blocked for {duration(lag)}{said}: "
-            f"{len(held)} attempts stand still",
+            f"{counted(len(held))} {'stands' if len(held) == 1 else 'stand'} still",
             facts,
             held=held,
             subject=f"worker {worker.index}",
