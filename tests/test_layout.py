@@ -28,7 +28,7 @@ MAY_IMPORT = {
 }
 """Folder of `hawk` to the folders it may import; `errors` and the package itself are everybody's."""
 
-COMMON_GROUND = {"actions", "rundir", "locks", "stoprequests", "attempts", "desk", "disks", "stacks"}
+COMMON_GROUND = {"actions", "rundir", "locks", "stoprequests", "attempts", "desk", "disks", "stacks", "tails"}
 """Files of the store without a database: the run directory is common ground of server, engine and runner."""
 
 OPEN_DOORS = {

@@ -37,6 +37,7 @@ from hawk.runner.heartbeat import (
 )
 from hawk.runner.processes import Worker
 from hawk.store.rundir import RunDir
+from hawk.store.tails import Tail
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class Collector:
         self._cache = LogCache()
         self._stamps: dict[Path, tuple[int, int]] = {}
         self._buffers: dict[Path, BufferReader] = {}
-        self._offsets: dict[Path, int] = {}
+        self._tails: dict[Path, Tail] = {}
         self._threads: ThreadPoolExecutor | None = None
         self.errors: dict[str, str] = {}
         self.answering = 0.0
@@ -148,18 +149,7 @@ class Collector:
     def _new_lines(self, name: str, type_: type[T]) -> Iterator[T]:
         """What workers have appended to their file of that name since the last call; not what is damaged."""
         for path in (self._run_dir.path / "workers").glob(f"*/{name}"):
-            offset = self._offsets.get(path, 0)
-            if path.stat().st_size == offset:
-                continue
-            with path.open("rb") as f:
-                f.seek(offset)
-                for line in f:
-                    if not line.endswith(b"\n"):
-                        break
-                    offset += len(line)
-                    with contextlib.suppress(msgspec.DecodeError):
-                        yield msgspec.json.decode(line, type=type_)
-            self._offsets[path] = offset
+            yield from self._tails.setdefault(path, Tail(path)).read(msgspec.json.Decoder(type_))
 
     def _read_logs(self) -> None:
         for path in list_logs(self._run_dir.logs):

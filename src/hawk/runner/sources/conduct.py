@@ -16,6 +16,7 @@ from hawk.core.text import one_line
 from hawk.core.timeline.records import WorkerNote
 from hawk.runner.sources.context import Context
 from hawk.runner.sources.durations import Durations
+from hawk.store.tails import Tail
 
 TRIES = 5
 """Tries of one attempt that are kept, the newest."""
@@ -98,7 +99,7 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self._offsets: dict[Path, int] = {}
+        self._tails: dict[Path, Tail] = {}
         self._tries: OrderedDict[str, deque[Try]] = OrderedDict()
         self._decoder = msgspec.json.Decoder(WorkerNote)
         self.new: list[WorkerNote] = []
@@ -108,29 +109,21 @@ class Notes:
         return list(self._tries.get(uuid, ()))
 
     def read(self, folder: Path) -> None:
-        """Take in what was added; a torn last line is read when it is whole."""
+        """Take in what was added."""
         self.new = []
         for path in folder.glob("worker-*.jsonl"):
-            offset = self._offsets.get(path, 0)
-            with contextlib.suppress(OSError), path.open("rb") as f:
-                f.seek(offset)
-                data = f.read(_BLOCK)
-                whole = data.rfind(b"\n") + 1
-                self._offsets[path] = offset + (whole or (len(data) if len(data) == _BLOCK else 0))
-                for line in data[:whole].splitlines():
-                    if b'"try"' in line:
-                        self._take(line)
+            tail = self._tails.setdefault(path, Tail(path, most=_BLOCK))
+            with contextlib.suppress(OSError):
+                for note in tail.read(self._decoder):
+                    if note.kind == "try" and note.sample_uuid:
+                        self._take(note)
 
-    def _take(self, line: bytes) -> None:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            note = self._decoder.decode(line)
-            if note.kind != "try" or not note.sample_uuid:
-                return
-            self.new.append(note)
-            kept = self._tries.setdefault(note.sample_uuid, deque(maxlen=TRIES))
-            kept.append(Try(note.at, one_line(note.error, 200), note.seconds))
-            if len(self._tries) > ATTEMPTS:
-                self._tries.popitem(last=False)
+    def _take(self, note: WorkerNote) -> None:
+        self.new.append(note)
+        kept = self._tries.setdefault(note.sample_uuid, deque(maxlen=TRIES))
+        kept.append(Try(note.at, one_line(note.error, 200), note.seconds))
+        if len(self._tries) > ATTEMPTS:
+            self._tries.popitem(last=False)
 
 
 def _amend(attempt: Attempt, conduct: Conduct) -> None:

@@ -10,12 +10,13 @@ from hawk.core.diagnosis.causes import Source
 from hawk.core.diagnosis.evidence import CHANGES, Change, Evidence
 from hawk.runner.sources.context import Context
 from hawk.store.rundir import JournalEntry
+from hawk.store.tails import Tail
 
 MOST = 200
 """Changes that are kept: a rule needs the last ends, starts and stalls, not the story."""
 
 FIRST = 1 << 20
-"""Bytes of the end of a journal that there was before."""
+"""Bytes at the end of a journal that are read, of one that has more to tell."""
 
 
 class JournalTail:
@@ -24,26 +25,16 @@ class JournalTail:
     source = Source.JOURNAL
 
     def __init__(self) -> None:
-        self._offset = -1
+        self._tail: Tail | None = None
+        self._decoder = msgspec.json.Decoder(JournalEntry)
         self._changes: deque[Change] = deque(maxlen=MOST)
 
     def fill(self, evidence: Evidence, context: Context) -> None:
-        decoder = msgspec.json.Decoder(JournalEntry)
-        with context.run_dir.journal_file.open("rb") as file:
-            if self._offset < 0:
-                size = file.seek(0, 2)
-                self._offset = max(0, size - FIRST)
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                self._offset += len(line)
-                try:
-                    entry = decoder.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    continue
-                if entry.kind in CHANGES:
-                    self._changes.append(
-                        Change(entry.at, entry.kind, entry.subject, entry.state, entry.reason, entry.data)
-                    )
+        if self._tail is None:
+            self._tail = Tail(context.run_dir.journal_file, most=FIRST)
+        for entry in self._tail.read(self._decoder):
+            if entry.kind in CHANGES:
+                self._changes.append(
+                    Change(entry.at, entry.kind, entry.subject, entry.state, entry.reason, entry.data)
+                )
         evidence.journal = list(self._changes)

@@ -6,8 +6,8 @@ between tries, which are all that is known of requests that did not.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ import msgspec
 
 from hawk.core.diagnosis.calls import Kind, kind_of, of_error
 from hawk.core.timeline.records import WorkerNote
+from hawk.store.tails import Tail
 
 T = TypeVar("T")
 
@@ -100,35 +101,6 @@ class Chain:
     ages: list[float] = field(default_factory=list)
 
 
-class Tail:
-    """Whole lines of a file that are new. A file that became shorter is read again from its beginning."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = -1
-
-    def lines(self) -> Iterator[bytes]:
-        try:
-            file = self._path.open("rb")
-        except OSError:
-            return
-        with file:
-            size = file.seek(0, 2)
-            if size < self._offset:
-                self._offset = 0
-            begin = max(0, size - FIRST)
-            if self._offset < begin:
-                self._offset = begin
-                file.seek(begin)
-                self._offset += len(file.readline()) if begin else 0
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                self._offset += len(line)
-                yield line
-
-
 class Spans:
     """Requests of the last minutes by model, and how each attempt's last ones ended.
 
@@ -141,7 +113,7 @@ class Spans:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._requests = Tail(directory / "middleman.jsonl")
+        self._requests = Tail(directory / "middleman.jsonl", most=FIRST)
         self._notes: dict[Path, Tail] = {}
         self._span = msgspec.json.Decoder(SpanLine)
         self._note = msgspec.json.Decoder(WorkerNote)
@@ -152,17 +124,15 @@ class Spans:
 
     def read(self, now: float) -> None:
         """Take what is new."""
-        for line in self._requests.lines():
-            span = _decoded(self._span, line)
-            if span is not None:
+        with contextlib.suppress(OSError):
+            for span in self._requests.read(self._span):
                 self.seen = True
                 self._take(span)
         for path in self._directory.glob("worker-*.jsonl"):
-            tail = self._notes.setdefault(path, Tail(path))
-            for line in tail.lines():
-                note = _decoded(self._note, line)
-                if note is not None and note.kind == "retry_wait" and note.sample_uuid:
-                    self._wait(note)
+            with contextlib.suppress(OSError):
+                for note in self._notes.setdefault(path, Tail(path, most=FIRST)).read(self._note):
+                    if note.kind == "retry_wait" and note.sample_uuid:
+                        self._wait(note)
         for requests in self.by_model.values():
             while requests and requests[0].at < now - WINDOW:
                 requests.popleft()
@@ -248,13 +218,6 @@ class Spans:
 def kind_of_chain(chain: Chain) -> Kind:
     """What a pause tells of the failure before it: a status, or the type of an error."""
     return of_error(chain.error, "", chain.status) or Kind.UNKNOWN
-
-
-def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T | None:
-    try:
-        return decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def _epoch(at: str) -> float | None:
