@@ -79,7 +79,7 @@ def test_a_verdict_that_clears_says_when_and_one_of_a_dead_runner_says_so() -> N
         diagnosis(verdict("rate_limited", Severity.WARNING, Layer.PROVIDER, clears=clears, before_death=True))
     )
     assert "ends by itself in 1m 30s" in text
-    assert "so it was when the runner ended" in text
+    assert "so it was when it was last seen" in text
 
 
 def test_following_tells_what_came_grew_and_went() -> None:

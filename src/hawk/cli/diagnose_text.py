@@ -119,7 +119,7 @@ def _holds(v: Verdict, now: datetime) -> list[str]:
     else:
         parts.append(_TELLS[v.severity])
     if v.before_death:
-        parts.append("so it was when the runner ended")
+        parts.append("so it was when it was last seen")
     return parts
 
 
