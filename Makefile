@@ -57,6 +57,7 @@ docs: $(VENV)/.installed-dev
 	$(BIN)/python -m hawk.sandbox.manual
 	$(BIN)/python -m hawk.middleman.manual
 	$(BIN)/python -m hawk.core.diagnosis.manual
+	$(BIN)/python -m hawk.kube.manual
 
 bench: $(VENV)/.installed-dev
 	@missed=0; \
@@ -65,6 +66,8 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.attempts || missed=1; \
 	$(BIN)/python -m benchmarks.middleman || missed=1; \
 	$(BIN)/python -m benchmarks.recorder || missed=1; \
+	$(BIN)/python -m benchmarks.diagnosis || missed=1; \
+	$(BIN)/python -m benchmarks.kubernetes || missed=1; \
 	exit $$missed
 
 faultlab: $(VENV)/.installed-dev

@@ -17,13 +17,16 @@ MAY_IMPORT = {
     "config": set(),
     "bridge": {"evals", "core", "config"},
     "store": {"bridge", "core", "config"},
-    "runner": {"bridge", "sandbox", "store", "core", "config", "middleman"},
+    "images": {"sandbox", "core", "config"},
+    "kube": {"core", "config"},
+    "link": {"store", "core", "config"},
+    "runner": {"bridge", "sandbox", "store", "core", "config", "middleman", "link"},
     "middleman": {"store", "core", "config"},
-    "sandbox": {"bridge", "core", "config"},
+    "sandbox": {"bridge", "kube", "core", "config"},
     "evals": {"sandbox", "core", "config"},
-    "engine": {"sandbox", "store", "core", "config"},
-    "server": {"engine", "store", "core", "config", "bridge", "middleman"},
-    "cli": {"client", "core", "config", "sandbox", "evals", "middleman", "store"},
+    "engine": {"sandbox", "store", "core", "config", "kube", "link", "middleman"},
+    "server": {"engine", "store", "core", "config", "bridge", "middleman", "link"},
+    "cli": {"client", "core", "config", "sandbox", "evals", "middleman", "store", "kube", "images"},
     "client": {"core", "config"},
 }
 """Folder of `hawk` to the folders it may import; `errors` and the package itself are everybody's."""
@@ -34,6 +37,7 @@ COMMON_GROUND = {"actions", "rundir", "locks", "stoprequests", "attempts", "desk
 OPEN_DOORS = {
     "runner": {"presence", "calls", "tokens"},
     "server": {"presence", "calls"},
+    "engine": {"tokens", "keys"},
     "cli": {"presence", "calls", "keys", "catalog", "pricelist", "settings", "probe"},
 }
 """Files of the middleman for others: where it is, what it is asked, a job's token, what an operator sets up."""
@@ -74,7 +78,7 @@ def test_imports_run_one_way() -> None:
         ):
             wrong.append(f"{path.relative_to(SOURCE)}: {name}")
         if (
-            folder in ("runner", "engine", "middleman")
+            folder in ("runner", "engine", "middleman", "link")
             and target == "store"
             and parts[2] not in COMMON_GROUND
         ):

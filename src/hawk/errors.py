@@ -11,6 +11,7 @@ HawkError
 ├── EnvironmentInstallError    a package of the eval set does not install
 ├── StorageError               a directory or database cannot be read or written
 ├── ServerUnavailableError     the server does not answer (HTTP 503)
+├── ClusterError               the Kubernetes API refuses, or can't be reached (HTTP 502)
 └── TransitionError            a state machine was asked for the impossible: a bug in Hawk
 
 An error holds fields and renders itself: `message` says what happened and to which id, `remedy` what to
@@ -141,6 +142,16 @@ class ServerUnavailableError(HawkError):
 
     http_status = 503
     title = "Server unavailable"
+
+
+class ClusterError(HawkError):
+    """The Kubernetes API refuses, or can't be reached.
+
+    Fields: `status` (HTTP, 0 without an answer), `reason` (one of `hawk.kube.problems.Reason`).
+    """
+
+    http_status = 502
+    title = "Kubernetes"
 
 
 class TransitionError(HawkError):

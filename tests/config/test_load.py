@@ -313,9 +313,32 @@ def test_a_sandbox_can_be_described_in_the_eval_set(folder: Path) -> None:
 
 
 def test_an_engine_that_is_not_there_is_refused(folder: Path) -> None:
+    assert "engine" in refused(folder, "tasks: [problems.py@easy]\nengine: moon\n").message
+
+
+def test_what_only_acts_on_a_cluster_is_said_elsewhere_only(folder: Path) -> None:
+    runner = "runner: {memory: 2Gi, gpu: 1, volumes: [{mount: /data, claim: data}], deadline: 3600}\n"
+    there = load(folder, f"tasks: [problems.py@easy]\nengine: kubernetes\n{runner}")
+    assert there.warnings == []
+    assert data(there)["engine"] == "kubernetes"
+    (here,) = load(folder, f"tasks: [problems.py@easy]\n{runner}").warnings
+    assert "only act on a cluster" in here
+
+
+@pytest.mark.parametrize(
+    "runner",
+    [
+        "{memory: lots}",
+        "{cpu: -1}",
+        "{volumes: [{mount: data}]}",
+        "{volumes: [{mount: /a, claim: b, secret: c}]}",
+        "{deadline: 5}",
+    ],
+)
+def test_a_runner_that_no_cluster_could_make_is_refused(folder: Path, runner: str) -> None:
     assert (
-        "not part of this version"
-        in refused(folder, "tasks: [problems.py@easy]\nengine: kubernetes\n").message
+        "runner"
+        in refused(folder, f"tasks: [problems.py@easy]\nengine: kubernetes\nrunner: {runner}\n").message
     )
 
 

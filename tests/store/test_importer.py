@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from hawk.core.states import JobStatus, SamplePhase
 from hawk.store import queries
 from hawk.store.database import Database, open_database
 from hawk.store.importer import Importer, register, reindex
 from hawk.store.items import SampleItem
+from hawk.store.models import Sample
 from hawk.store.rundir import RunDir, write_json
 from tests.bridge.conftest import Evaluation
 from tests.store.databases import BOTH
@@ -70,6 +72,28 @@ def test_importing_again_writes_nothing(database: Database, finished: Evaluation
     for path in run.logs.iterdir():  # touched, as by a copy: read again, found unchanged
         os.utime(path, (1, 1))
     assert Importer(database, run).run().samples == 0
+
+
+@both
+def test_a_log_that_changes_while_it_is_read_is_read_again(
+    database: Database, finished: Evaluation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path, "a", finished.logs)
+    importer = registered(database, run)
+    read = importer._cache.read_dir
+
+    def changed(directory: Path) -> Any:
+        found = read(directory)
+        for path in run.logs.iterdir():
+            os.utime(path, (1, 1))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(importer._cache, "read_dir", changed)
+        importer.run()
+    with database.write() as session:
+        session.execute(delete(Sample))
+    assert importer.run().samples == 10
 
 
 @both

@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sandbox": ("sandbox:sandbox", "Build, look into and clean up sandboxes."),
     "middleman": ("middleman:middleman", "Look into the proxy to model providers, and set its keys."),
     "probe": ("probe:probe", "Ask a model through the middleman and directly, and compare."),
+    "image": ("image:image", "Make the image that a cluster runs."),
     "mcp": ("mcp:mcp", "Serve tools for coding agents over MCP."),
     "doctor": ("doctor:doctor", "Say what this machine can do, and how to mend what it can't."),
     "server": ("server:server", "Run, start, stop or inspect the local server."),

@@ -98,6 +98,14 @@ def _with_secrets(command: Any) -> Any:
     return command
 
 
+_engine_option = click.option(
+    "--engine",
+    type=click.Choice(["local", "kubernetes"]),
+    envvar="HAWK_ENGINE",
+    help="Where it runs, whatever the config says: on this machine or on a cluster. HAWK_ENGINE: the same.",
+)
+
+
 @eval_set.command("run", short_help="Run the eval set of a config (the default).")
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option(
@@ -118,6 +126,7 @@ def _with_secrets(command: Any) -> Any:
     is_flag=True,
     help="Run all attempts of every pair at once. HAWK_PARALLEL_ATTEMPTS=1: unless the config names a policy.",
 )
+@_engine_option
 @_with_selection
 @_with_secrets
 @click.option("--no-resume", is_flag=True, help="Start over: earlier logs are moved aside, not reused.")
@@ -131,6 +140,7 @@ def run(
     name: str | None,
     runs: int | None,
     parallel_attempts: bool,
+    engine: str | None,
     evals: tuple[str, ...],
     experiments: tuple[str, ...],
     suites: tuple[str, ...],
@@ -150,6 +160,7 @@ def run(
         secrets_files=secrets_files,
         parallel=parallel_attempts,
         selection=Selection(evals, experiments, suites),
+        engine=engine,
     )
     for warning in submission.warnings:
         note(f"Warning: {warning}")
@@ -164,13 +175,23 @@ def run(
 
 @eval_set.command("resume", short_help="Run again what is missing of an eval set.")
 @click.argument("eval_set_id", metavar="[ID]", required=False, shell_complete=complete_job)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "kubernetes"]),
+    help="Where it runs from now on, instead of where it ran before.",
+)
 @_with_secrets
 @click.option(
     "--wait/--detach", "wait", default=False, help="Follow the job to its end, or leave it running (default)."
 )
 @pass_app
 def resume(
-    app: App, eval_set_id: str | None, secrets: tuple[str, ...], secrets_files: tuple[Path, ...], wait: bool
+    app: App,
+    eval_set_id: str | None,
+    engine: str | None,
+    secrets: tuple[str, ...],
+    secrets_files: tuple[Path, ...],
+    wait: bool,
 ) -> None:
     """Run an eval set again with the config it was submitted with. ID: the last eval set.
 
@@ -182,6 +203,7 @@ def resume(
         "eval_set_id": app.eval_set(eval_set_id),
         "eval_set_config": None,
         "resume": True,
+        "engine": engine,
         "secrets": gather_secrets([], names=secrets, files=secrets_files, environ=os.environ),
     }
     submit(app, body, wait=wait)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TextIO
 
 import click
 
@@ -84,6 +85,76 @@ def reindex(app: App) -> None:
     # A process of its own, not a request: an index that is damaged may keep the server from starting.
     command = [sys.executable, "-m", "hawk.server", "--reindex"]
     raise click.exceptions.Exit(subprocess.run(command, check=False).returncode)
+
+
+@server.command(short_help="Bring the database to this version.")
+@pass_app
+def migrate(app: App) -> None:
+    """Bring the database (HAWK_DATABASE_URL) to this version of Hawk. A server that starts does it by itself, too."""
+    _local_only(app)
+    command = [sys.executable, "-m", "hawk.server", "--migrate"]
+    raise click.exceptions.Exit(subprocess.run(command, check=False).returncode)
+
+
+@server.command(short_help="Prepare and check a namespace for it.")
+@click.option(
+    "--check", is_flag=True, help="Look at the namespace; ends with 1 when something needed is missing."
+)
+@click.option(
+    "--secrets", is_flag=True, help="Print the Secrets that it needs, with fresh keys, for kubectl apply."
+)
+@click.option("--namespace", "-n", help="The namespace.  [default: HAWK_KUBE_NAMESPACE, or the kubeconfig's]")
+@click.option(
+    "--context", help="Context of the kubeconfig.  [default: HAWK_KUBE_CONTEXT, or the current one]"
+)
+@click.option("--image", help="With --check: the image that pods will have.  [default: HAWK_KUBE_IMAGE]")
+@click.option(
+    "--run",
+    "run_pod",
+    is_flag=True,
+    help="With --check: also run a pod of the image for a moment, and remove it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --check: print JSON.")
+@click.option(
+    "--bundled-database", is_flag=True, help="With --secrets: for the PostgreSQL of overlays/single-node."
+)
+@click.option(
+    "--database-url",
+    type=click.File("r", encoding="utf-8"),
+    metavar="FILE",
+    help="With --secrets: for a database of yours, whose URL this file holds; - is standard input.",
+)
+def deploy(
+    check: bool,
+    secrets: bool,
+    namespace: str | None,
+    context: str | None,
+    image: str | None,
+    run_pod: bool,
+    as_json: bool,
+    bundled_database: bool,
+    database_url: TextIO | None,
+) -> None:
+    """Prepare a namespace of a Kubernetes cluster for the server, and check it before anything runs.
+
+    \b
+    hawk server deploy --secrets --bundled-database | kubectl apply -n hawk -f -
+    kubectl apply -k deploy/overlays/single-node
+    hawk server deploy --check -n hawk
+    """
+    if check == secrets:
+        raise UsageError("Say --check or --secrets.", remedy="hawk server deploy --check -n NAMESPACE")
+    if secrets:
+        from hawk.cli.deploy_secrets import manifest
+
+        if bundled_database == (database_url is not None):
+            raise UsageError("Say where the database is: --bundled-database, or --database-url FILE.")
+        click.echo(manifest(database_url.read() if database_url is not None else None), nl=False)
+        return
+    from hawk.cli import deploy_check
+
+    code = deploy_check.run(namespace, context, image, run_pod=run_pod, as_json=as_json)
+    raise click.exceptions.Exit(code)
 
 
 def _local_only(app: App) -> None:

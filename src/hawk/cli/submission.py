@@ -36,6 +36,7 @@ class Submission:
         access: Keys and addresses of model providers that this shell has, by variable: for the middleman, and only the
             one of this machine.
         chosen: Warnings about what was chosen of the config.
+        engine: Where it runs, whatever the config says.
     """
 
     loaded: LoadedEvalSet
@@ -44,6 +45,7 @@ class Submission:
     secrets: dict[str, str]
     access: dict[str, str] = field(default_factory=dict)
     chosen: list[str] = field(default_factory=list)
+    engine: str | None = None
 
     @property
     def warnings(self) -> list[str]:
@@ -59,6 +61,7 @@ class Submission:
             "source": self.loaded.source,
             "base_dir": str(self.loaded.base_dir),
             "script": None if self.loaded.script is None else str(self.loaded.script),
+            "engine": self.engine,
         }
 
     def describe(self) -> str:
@@ -69,6 +72,9 @@ class Submission:
             config = EvalSetConfig.model_validate(self.config)
             base = self.loaded.base_dir or Path()
             lines = ["The eval set is valid. Would run:", *_grid(config, base), *_bounds(config)]
+        where = self.engine or (self.config or {}).get("engine") or "local"
+        if where != "local":
+            lines.append(f"  engine    {where}")
         lines.append(f"  id        {self.eval_set_id or self._config_id() or 'made at submit'}")
         if self.secrets:
             lines.append(f"  secrets   {', '.join(sorted(self.secrets))} (given)")
@@ -87,12 +93,14 @@ def prepare(
     secrets_files: Sequence[Path],
     parallel: bool = False,
     selection: Selection | None = None,
+    engine: str | None = None,
 ) -> Submission:
     """Load a file and apply the options.
 
     Args:
         parallel: Run all attempts of a pair at once, whatever the config says.
         selection: Which of its evals and experiments run; all when left out.
+        engine: Where it runs, whatever the config says.
 
     Raises:
         ConfigError: The file is wrong.
@@ -123,7 +131,7 @@ def prepare(
     if config is not None and (parallel or _parallel_by_default(config)):
         config = {**config, "attempts": {**(config.get("attempts") or {}), "policy": "parallel"}}
     given = gather_secrets(needed, names=secrets, files=secrets_files, environ=os.environ)
-    return Submission(loaded, config, eval_set_id, given, access_of(config), chosen)
+    return Submission(loaded, config, eval_set_id, given, access_of(config), chosen, engine)
 
 
 def access_of(config: dict[str, Any] | None) -> dict[str, str]:

@@ -252,9 +252,6 @@ def _check_slash(
 def check_promises(config: EvalSetConfig, source: Source) -> list[Problem]:
     """What a run would not keep though its author relies on it: such a run must not start."""
     problems: list[Problem] = []
-    if config.engine != "local":
-        message = f"the engine {config.engine!r} is not part of this version"
-        problems.append(source.problem(("engine",), message, allowed="'local'"))
     strict: list[FieldPath] = [("isolation",)] if _is_strict(config.isolation) else []
     for i, entry in enumerate(config.tasks):
         for j, item in enumerate(entry.items):
@@ -320,6 +317,8 @@ def notes(config: EvalSetConfig) -> list[str]:
         said.append(
             "isolation has no effect on this machine: sandboxes are as open as their provider leaves them."
         )
+    if config.engine == "kubernetes" and config.sandbox is not None and config.sandbox.type == "docker":
+        said.append("there is no Docker in a pod: write `sandbox: pod`.")
     if config.sandbox is not None and config.sandbox.type == "local":
         said.append(
             "sandbox local is no isolation: commands that a model writes run as you, with your files and your "
@@ -333,7 +332,7 @@ def notes(config: EvalSetConfig) -> list[str]:
         if getattr(config, name):
             said.append(f"{name} has no effect here.")
     cluster = config.runner.model_fields_set - {"secrets", "environment"}
-    if cluster:
+    if cluster and config.engine == "local":
         said.append(f"runner: {', '.join(sorted(cluster))} only act on a cluster.")
     if config.cost_limit is not None and not config.model_cost_config:
         said.append("cost_limit needs prices: without model_cost_config every call costs nothing.")

@@ -75,10 +75,10 @@ class SandboxSpec(Strict):
     """The sandbox that every task gets instead of its own."""
 
     type: Name
-    """Inspect sandbox provider: bubblewrap, docker, local, …"""
+    """Inspect sandbox provider: bubblewrap, pod, docker, local, …"""
 
     config: JsonValue = None
-    """The provider's configuration: the path of a file, or for bubblewrap the fields of `sandbox.yaml` right here."""
+    """The provider's configuration: the path of a file, or for bubblewrap and pod the fields of that file right here."""
 
 
 class Approver(Fields):
@@ -127,6 +127,61 @@ Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=st
 """Text that YAML may have taken for a number (`cpu: 2`)."""
 
 
+Quantity = Annotated[
+    str,
+    BeforeValidator(_number_as_text, json_schema_input_type=str | float),
+    Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|[KMGTPE]i?)?$"),
+]
+"""An amount as Kubernetes writes it: `500m`, `2`, `4Gi`."""
+
+
+class Toleration(Strict):
+    """A taint of nodes that the runner may be placed on all the same."""
+
+    key: str | None = None
+    """The taint's key; any when left out."""
+
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """Whether the value counts."""
+
+    value: str | None = None
+    """The taint's value."""
+
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """The taint's effect; any when left out."""
+
+
+class ClusterVolume(Strict):
+    """A volume that the runner mounts. One of `claim`, `secret`, `config_map`; without, an empty one for its lifetime."""
+
+    mount: Annotated[str, Field(pattern=r"^/[^:]+$")]
+    """Where, as an absolute path."""
+
+    claim: Name | None = None
+    """A PersistentVolumeClaim that is there."""
+
+    secret: Name | None = None
+    """A Secret that is there."""
+
+    config_map: Name | None = None
+    """A ConfigMap that is there."""
+
+    size: Quantity | None = None
+    """The most that an empty volume may hold."""
+
+    read_only: bool = False
+    """Nothing can be written to it."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> ClusterVolume:
+        named = [name for name in ("claim", "secret", "config_map") if getattr(self, name) is not None]
+        if len(named) > 1:
+            raise ValueError(f"{' and '.join(named)} exclude each other")
+        if named and self.size is not None:
+            raise ValueError("'size' is for an empty volume")
+        return self
+
+
 class Runner(Strict):
     """Where and with what the eval set runs."""
 
@@ -136,11 +191,41 @@ class Runner(Strict):
     image_tag: Text | None = None
     """Tag of the container image (cluster)."""
 
-    memory: str | None = None
+    memory: Quantity | None = None
     """Memory of the runner (cluster)."""
 
-    cpu: Text | None = None
+    cpu: Quantity | None = None
     """Processors of the runner (cluster)."""
+
+    disk: Quantity | None = None
+    """Disk of the runner beside its volumes (cluster)."""
+
+    gpu: Count | dict[str, Count] | None = None
+    """GPUs of the runner: a number of `nvidia.com/gpu`, or numbers by resource (cluster)."""
+
+    node_selector: dict[str, Text] = {}
+    """Labels of the nodes that the runner may be placed on (cluster)."""
+
+    tolerations: list[Toleration] = []
+    """Taints that do not keep the runner away (cluster)."""
+
+    volumes: list[ClusterVolume] = []
+    """More volumes (cluster)."""
+
+    pull_secrets: list[Name] = []
+    """Secrets with credentials of the image's registry (cluster)."""
+
+    service_account: Name | None = None
+    """Service account of the runner, whose token it gets. Without, it has one only when its sandboxes are pods (cluster)."""
+
+    queue: Name | None = None
+    """Kueue queue that admits it (cluster)."""
+
+    priority: Name | None = None
+    """Its priority class there (cluster)."""
+
+    deadline: Annotated[int, Field(ge=60)] | None = None
+    """Seconds that it may run, starts again included (cluster)."""
 
     cleanup: bool | None = None
     """Whether the runner is removed at the end (cluster)."""
@@ -196,6 +281,8 @@ def _as_attempts(value: Any) -> Any:
 
 
 def _as_sandbox(value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 2:  # as a task writes it: [pod, pod.yaml]
+        return {"type": value[0], "config": value[1]}
     return {"type": value} if isinstance(value, str) else value
 
 
@@ -252,7 +339,9 @@ def _as_middleman(value: Any) -> Any:
 Policy = Literal["sequential", "parallel", "selective"]
 EpochsEntry = Annotated[Epochs, BeforeValidator(_as_epochs, json_schema_input_type=Count | Epochs)]
 AttemptsEntry = Annotated[Attempts, BeforeValidator(_as_attempts, json_schema_input_type=Policy | Attempts)]
-SandboxEntry = Annotated[SandboxSpec, BeforeValidator(_as_sandbox, json_schema_input_type=str | SandboxSpec)]
+SandboxEntry = Annotated[
+    SandboxSpec, BeforeValidator(_as_sandbox, json_schema_input_type=str | list[JsonValue] | SandboxSpec)
+]
 MiddlemanEntry = Annotated[
     MiddlemanOptions,
     BeforeValidator(_as_middleman, json_schema_input_type=bool | Literal["on", "off"] | MiddlemanOptions),

@@ -7,8 +7,16 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from hawk.errors import UsageError
+
+
+class JobMiddleman(NamedTuple):
+    """Where a job's middleman is, and the job's token there."""
+
+    url: str
+    token: str
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,13 @@ class Settings:
             200 MB, mostly shared with them). Default on.
         template: `HAWK_TEMPLATE`: the socket of such a process that somebody else keeps, instead of an own one.
         middleman: `HAWK_MIDDLEMAN`: workers reach models through the middleman. Default on.
+        job_middleman: `HAWK_JOB_MIDDLEMAN_URL` and `HAWK_JOB_MIDDLEMAN_TOKEN`: of a runner in a pod: the middleman that
+            somebody else keeps for its job, and the job's token there. None: this home's own.
+        engine: `HAWK_ENGINE`: where jobs run of which nobody says it: `local` (the default) or `kubernetes`.
+        bucket: `HAWK_BUCKET`: object storage (`s3://…`) that has a copy of every run directory, and from which a server brings
+            back what its disk has lost. None: there is none.
+        log_shared: `HAWK_LOG_SHARED`: seconds between copies of running attempts into the log directory, for a machine
+            that may be lost with all its disks; 0: none.
         run_base: `HAWK_RUN_BASE`: short directory for sockets, which have a length limit of about 100 bytes.
     """
 
@@ -44,6 +59,10 @@ class Settings:
     template: Path | None
     middleman: bool
     run_base: Path
+    job_middleman: JobMiddleman | None = None
+    log_shared: int = 0
+    bucket: str | None = None
+    engine: str = "local"
 
     @property
     def token_file(self) -> Path:
@@ -99,7 +118,25 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         template=Path(env["HAWK_TEMPLATE"]) if env.get("HAWK_TEMPLATE") else None,
         middleman=_switch(env, "HAWK_MIDDLEMAN", default=True),
         run_base=Path(env.get("HAWK_RUN_BASE") or _short_directory() / f"hawk-{os.getuid()}"),
+        job_middleman=_job_middleman(env),
+        log_shared=int(_number(env, "HAWK_LOG_SHARED", 0)),
+        engine=_engine(env),
+        bucket=(env.get("HAWK_BUCKET") or "").rstrip("/") or None,
     )
+
+
+def _engine(env: Mapping[str, str]) -> str:
+    found = env.get("HAWK_ENGINE") or "local"
+    if found not in ("local", "kubernetes"):
+        raise UsageError(
+            f"HAWK_ENGINE={found!r} is no engine.", remedy="Set HAWK_ENGINE=local or HAWK_ENGINE=kubernetes."
+        )
+    return found
+
+
+def _job_middleman(env: Mapping[str, str]) -> JobMiddleman | None:
+    url, token = env.get("HAWK_JOB_MIDDLEMAN_URL"), env.get("HAWK_JOB_MIDDLEMAN_TOKEN")
+    return JobMiddleman(url.rstrip("/"), token) if url and token else None
 
 
 def _data_home(env: Mapping[str, str]) -> Path:

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from hawk.core.attempts.policy import Policy, Rules
+from hawk.core.cluster import PodsSeen
+from hawk.core.cluster_status import with_pods
 from hawk.core.pairs import EARLIER, count_pairs, held
 from hawk.core.plan import Plan, PlanTask
 from hawk.core.snapshot import Metric, ModelUse, Progress, Sample, SealedSnapshot, Snapshot, Task, Worker
@@ -155,6 +157,7 @@ def serve(
     now: datetime,
     detail: str | None = None,
     remedy: str | None = None,
+    pods: PodsSeen | None = None,
 ) -> Snapshot:
     """The snapshot as it is shown: the runner's last word, corrected by whether the runner still lives.
 
@@ -166,6 +169,7 @@ def serve(
         importing: Results of the finished job are still being indexed.
         detail: What is known about the end of a runner that is not alive.
         remedy: What to do about that.
+        pods: What the cluster says of a job that runs there.
 
     Returns:
         A new snapshot: `running` only with a living runner (or one on its way), terminal states as they are.
@@ -191,7 +195,7 @@ def serve(
         shown.progress = add_up(task.progress for task in shown.tasks)
     elif launching and snapshot is None:
         shown.status = JobStatus.PENDING
-    return shown
+    return shown if pods is None else with_pods(shown, pods, now)
 
 
 def count(samples: Iterable[Sample]) -> Progress:

@@ -18,11 +18,23 @@ class Liveness(msgspec.Struct, frozen=True):
         alive: A supervisor holds the job.
         pid: Its process id where there is one.
         detail: When it is not alive, what is known about the end.
+        final: Starting it again is no use.
+        remedy: What to do about that.
+        tries: Times that the engine itself has started it again since it was launched.
+        mine: This server is the one to act on it; another may hold the lease.
+        problem: Why this may be out of date: the cluster can't be asked.
+        elsewhere: Not on this machine: its locks say nothing here.
     """
 
     alive: bool
     pid: int | None = None
     detail: str | None = None
+    final: bool = False
+    remedy: str | None = None
+    tries: int = 0
+    mine: bool = True
+    problem: str | None = None
+    elsewhere: bool = False
 
 
 class Engine(Protocol):

@@ -2,6 +2,7 @@
 
 from hawk.evals.scorer import verdict
 from hawk.evals.task import folder_evals, prepare, shell_agent
+from hawk.sandbox.pod.provider import PodSandbox
 from hawk.sandbox.provider import BubblewrapSandbox
 
-__all__ = ["BubblewrapSandbox", "folder_evals", "prepare", "shell_agent", "verdict"]
+__all__ = ["BubblewrapSandbox", "PodSandbox", "folder_evals", "prepare", "shell_agent", "verdict"]

@@ -7,6 +7,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from hawk.config.cluster import load_cluster_settings
 from hawk.config.settings import Settings
 from hawk.config.token import ensure_token
 from hawk.errors import HawkError
@@ -45,12 +46,13 @@ def call(url: str, token: str, method: str, path: str, body: Any = None, *, time
 
 
 def revoke(settings: Settings, job_id: str) -> bool:
-    """End a job's requests at once, if there is a middleman. False: it could not be told."""
+    """End a job's requests at once, at this home's middleman or at the cluster's. False: it could not be told."""
     found = presence.living(settings.home)
-    if found is None:
+    url = found.url if found is not None else load_cluster_settings().middleman_url
+    if url is None:
         return True
     try:
-        call(found.url, ensure_token(settings), "POST", f"/admin/jobs/{quote(job_id, safe='')}/revoke", {})
+        call(url, ensure_token(settings), "POST", f"/admin/jobs/{quote(job_id, safe='')}/revoke", {})
     except (OSError, HawkError):
         return False
     return True

@@ -7,7 +7,7 @@ import fnmatch
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from hawk.config.providers import Kind
 from hawk.core.traffic.breaker import Breaker
@@ -66,6 +66,7 @@ class House:
         load: Callable[[], Catalog],
         url: str = "",
         shared: Sharing | None = None,
+        given: Mapping[str, str] | None = None,
     ) -> None:
         self.catalog = catalog
         self.verifier = verifier
@@ -89,6 +90,7 @@ class House:
         self._permitted: dict[tuple[str, str, str], bool] = {}
         self._prefix = secrets.token_hex(4)
         self._serial = 0
+        self._given = given or {}
         self.shared = shared
         if shared is not None:
             shared.attach(self)
@@ -183,7 +185,7 @@ class House:
         route = self._routes.get(cached)
         if route is None:
             upstreams = principal.claims.upstreams if principal.claims is not None else {}
-            keys = self.job(principal).keys
+            keys = self.keys_of(principal)
             try:
                 route = self.catalog.route(provider, model, job_keys=keys, job_upstreams=upstreams)
             except Unroutable as ex:
@@ -210,6 +212,13 @@ class House:
             found.lane.limits = route.limits
             found.refresh()
         return found
+
+    def keys_of(self, principal: Principal) -> Mapping[str, str]:
+        """Keys of a job's own, by environment variable."""
+        brought = self.job(principal).keys
+        if not self._given:
+            return brought
+        return {**self._given, **{name: key for name, key in brought.items() if key}}
 
     def set_keys(self, principal: Principal, keys: dict[str, str]) -> None:
         """Keys of a job's own, by environment variable."""

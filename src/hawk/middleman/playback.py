@@ -37,7 +37,7 @@ def record(
     assert principal.claims is not None
     if not isinstance(body, bytes | None):
         return None
-    keys = (*secrets, *house.job(principal).keys.values())
+    keys = (*secrets, *house.keys_of(principal).values())
     recorder = house.tapes.recorder(principal.claims)
     return recorder.begin(_identity(exchange), target.provider, _path(target), body or b"", keys)
 

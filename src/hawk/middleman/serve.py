@@ -13,11 +13,13 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
 from hawk import __version__
 from hawk.config.providers import Kind
 from hawk.config.settings import Settings
 from hawk.config.token import current_user, ensure_token, token_user
-from hawk.errors import HawkError, ServerUnavailableError
+from hawk.errors import ConfigError, HawkError, ServerUnavailableError
 from hawk.middleman.catalog import Catalog, addresses_of, load_catalog
 from hawk.middleman.house import House
 from hawk.middleman.keys import KeyStore
@@ -35,6 +37,8 @@ from hawk.store.rundir import write_json
 
 LONELY = 60.0
 """Seconds after which an embedded middleman without server and job ends."""
+
+JOB_KEYS = "HAWK_MIDDLEMAN_JOB_KEYS"
 
 _log = logging.getLogger("hawk.middleman")
 
@@ -66,7 +70,10 @@ async def serve(settings: Settings, options: argparse.Namespace, environ: Mappin
     spans = SpanWriter(settings.root)
     host = f"[{options.host}]" if ":" in options.host else options.host
     shared = Sharing(options.database_url, key) if options.database_url else None
-    house = House(catalog, verifier, spans, load=load, url=f"http://{host}:{port}", shared=shared)
+    given = given_keys(environ)
+    house = House(
+        catalog, verifier, spans, load=load, url=f"http://{host}:{port}", shared=shared, given=given
+    )
     if shared is not None:
         await shared.start()
     relay = Relay(house, OwnPaths(house, keys).table)
@@ -97,6 +104,21 @@ async def serve(settings: Settings, options: argparse.Namespace, environ: Mappin
         house.close()
         await asyncio.to_thread(spans.flush)
     return 0
+
+
+def given_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """Keys of the one job that a middleman is for, which its runner never sees: a file of JSON, by variable.
+
+    Raises:
+        ConfigError: The file can't be read, or is none of that kind.
+    """
+    named = environ.get(JOB_KEYS)
+    if not named:
+        return {}
+    try:
+        return msgspec.json.decode(Path(named).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as ex:
+        raise ConfigError(f"{JOB_KEYS}={named} holds no keys by variable.") from ex
 
 
 def complaint(why: str) -> bytes:

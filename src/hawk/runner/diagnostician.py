@@ -39,6 +39,7 @@ from hawk.runner.sources.host import HostReader
 from hawk.runner.sources.journaltail import JournalTail
 from hawk.runner.sources.models import ModelReader
 from hawk.runner.sources.output import OutputReader
+from hawk.runner.sources.pods import PodsReader
 from hawk.runner.sources.processes import ProcessReader
 from hawk.runner.sources.workers import WorkerReader
 from hawk.runner.stalls import Note
@@ -244,6 +245,7 @@ def readers() -> list[Reader]:
         ProcessReader(),
         EndingsSource(lambda: conduct.tries),
         ModelReader(),
+        PodsReader(),
     ]
 
 

@@ -18,12 +18,14 @@ from hawk.bridge.ended import Ended, verdict_on
 from hawk.core.attempts.outcome import Verdict
 from hawk.core.attempts.results import Result, SandboxRecord, Workspace
 from hawk.core.plan import Plan, PlanTask
+from hawk.core.snapshot import SandboxFacts
 from hawk.errors import HawkError, StorageError
 from hawk.runner.gate import Gate, PairKey, pairs_of
 from hawk.runner.records import result_of
 from hawk.runner.worker import Share
 from hawk.sandbox.errors import KeeperGoneError, KeeperRefusedError
 from hawk.sandbox.export import export_workspace
+from hawk.sandbox.pod.provider import PodSandbox
 from hawk.sandbox.provider import BubblewrapSandbox
 from hawk.store.attempts import read_results, workspace_draft, write_result
 from hawk.store.rundir import RunDir
@@ -96,18 +98,25 @@ class Evidence:
         main = next(iter(sandboxes.values()), None)
         if main is None:
             return
+        with contextlib.suppress(TypeError):
+            self._note(key, "pod", main.as_type(PodSandbox).group.facts())
+            return
         try:
             ours = main.as_type(BubblewrapSandbox)
         except TypeError:  # another provider's: what is in it can't be kept
             self._sandboxes[key] = SandboxRecord("other")
             return
         facts = ours.group.facts()
-        self._sandboxes[key] = SandboxRecord("bubblewrap", facts.label, facts.troubles, facts.lost)
+        self._note(key, "bubblewrap", facts)
         if facts.lost is not None:
-            self._kept[key] = f"its sandbox was lost: {facts.lost}"
             return
         self._drop(key)
         self._kept[key] = await self._keep(key, ours, CANCELED_EXPORT_TIME if canceled else EXPORT_TIME)
+
+    def _note(self, key: Key, provider: str, facts: SandboxFacts) -> None:
+        self._sandboxes[key] = SandboxRecord(provider, facts.label, facts.troubles, facts.lost)
+        if facts.lost is not None:
+            self._kept[key] = f"its sandbox was lost: {facts.lost}"
 
     async def ended(self, identifier: str, eval_id: str, result: Ended) -> None:
         """Decide what it came to, tell the gate, write it down."""

@@ -24,7 +24,13 @@ from hawk.runner.worker import Share, directory
 from hawk.store.locks import holder
 from hawk.store.rundir import JobSpec, RunDir, read_json, storage_error, write_json
 
-_NOT_FOR_WORKERS = ("HAWK_ACCESS_TOKEN", "HAWK_API_URL", "HAWK_DATABASE_URL")
+_NOT_FOR_WORKERS = (
+    "HAWK_ACCESS_TOKEN",
+    "HAWK_API_URL",
+    "HAWK_DATABASE_URL",
+    "HAWK_JOB_MIDDLEMAN_TOKEN",
+    "HAWK_JOB_MIDDLEMAN_URL",
+)
 
 
 class Launcher:
@@ -95,6 +101,8 @@ class Launcher:
         """
         plan = self._run_dir.read_plan()
         overrides: dict[str, Any] = {"log_dir": str(self._run_dir.logs), **(plan.overrides if plan else {})}
+        if self._settings.log_shared:
+            overrides["log_shared"] = self._settings.log_shared
         document = selection(self._spec.job_id, tasks, resume, overrides)
         home = directory(self._run_dir, RUN, index)
         identifiers = tuple(task.identifier for task in tasks)

@@ -6,6 +6,7 @@ the job's own keys, which it holds in memory only.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
@@ -45,6 +46,9 @@ _PRICES = {
 LOOK = 0.5
 """Seconds between looks at the middleman and at what the job has spent there."""
 
+PATIENCE = 60.0
+"""Seconds that a middleman which somebody else keeps may take to come up."""
+
 
 class ModelAccess:
     """The middleman, for one job.
@@ -65,7 +69,7 @@ class ModelAccess:
         self._upstreams = upstreams_of(self._config, self._own)
         self._url: str | None = None
         self._token = ""
-        self._instance: str | None = None
+        self._instances: set[str] = set()
         self._local: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -87,6 +91,33 @@ class ModelAccess:
         """
         if not self.on or self._url is not None:
             return
+        given = self._settings.job_middleman
+        if given is not None:
+            self._token = given.token
+            self._meet(given.url)
+        else:
+            self._open_own()
+        self._keep_prices()
+        self._thread = threading.Thread(target=self._watch, name="middleman", daemon=True)
+        self._thread.start()
+
+    def _meet(self, url: str) -> None:
+        """Make the acquaintance of a middleman that somebody else keeps, and that may only just be starting."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._introduce(url)
+                break
+            except OSError as ex:
+                if time.monotonic() >= deadline:
+                    raise HawkError(
+                        f"The middleman at {url} does not answer: {ex}.",
+                        remedy="Look at its container (kubectl logs), or set HAWK_KUBE_MIDDLEMAN_URL to one that runs.",
+                    ) from ex
+                time.sleep(LOOK)
+        self._url = url
+
+    def _open_own(self) -> None:
         from hawk.middleman.tokens import (  # a library of cryptography: not for who needs none
             mint,
             signing_key,
@@ -103,15 +134,13 @@ class ModelAccess:
             cassette=self._cassette(),
         )
         try:
-            self._introduce(found)
+            self._introduce(found.url)
         except OSError as ex:
             raise HawkError(
                 f"The middleman at {found.url} does not answer: {ex}.", remedy="hawk middleman status"
             ) from ex
+        self._instances = {found.instance}
         self._url = found.url
-        self._keep_prices()
-        self._thread = threading.Thread(target=self._watch, name="middleman", daemon=True)
-        self._thread.start()
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """A worker's variables instead of those that it would inherit: addresses and a token, no key."""
@@ -166,12 +195,11 @@ class ModelAccess:
 
     # --- what it says to the middleman ----------------------------------------------------------------------
 
-    def _introduce(self, found: presence.Presence) -> None:
+    def _introduce(self, url: str) -> None:
         hidden = hidden_variables(providers_of(self._config, self._own).values())
         keys = {name: value for name, value in self._own.items() if name in hidden}
-        answer = calls.call(found.url, self._token, "PUT", "/job/keys", keys, timeout=10)
+        answer = calls.call(url, self._token, "PUT", "/job/keys", keys, timeout=10)
         self._local = frozenset(answer.get("providers") or ())
-        self._instance = found.instance
 
     def _keep_prices(self) -> None:
         """Write down what the job's models cost, so that each attempt can say what it did."""
@@ -200,16 +228,25 @@ class ModelAccess:
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK):
             try:
-                found = presence.living(self._settings.home)
-                if found is None:
-                    self._trouble("the middleman has ended; it is started again")
-                    found = presence.ensure(self._settings)
-                if found.instance != self._instance:
-                    self._introduce(found)
+                if self._settings.job_middleman is None:
+                    self._keep_own()
                 self._look()
             except (OSError, HawkError) as ex:
                 self._trouble(f"the middleman does not answer: {ex}")
                 time.sleep(LOOK)
+
+    def _keep_own(self) -> None:
+        found = presence.living(self._settings.home)
+        if found is None:
+            self._trouble("the middleman has ended; it is started again")
+            found = presence.ensure(self._settings)
+        self._know(found.instance, found.url)
+
+    def _know(self, instance: str, url: str) -> None:
+        """One that was started anew has forgotten the job's keys. Behind one address there may be several."""
+        if instance not in self._instances:
+            self._introduce(url)
+            self._instances.add(instance)
 
     def _trouble(self, problem: str | None) -> None:
         if problem is None:
@@ -239,6 +276,9 @@ class ModelAccess:
                 waiting=answer.get("waiting", 0),
                 exhausted=answer.get("exhausted"),
             )
+            if self._settings.job_middleman is not None and (instance := answer.get("instance")):
+                with contextlib.suppress(OSError, HawkError):  # the next look tries again
+                    self._know(instance, self._url)
 
     # --- what the config says -------------------------------------------------------------------------------
 

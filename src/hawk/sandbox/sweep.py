@@ -21,6 +21,7 @@ import psutil
 
 from hawk.sandbox import cgroups
 from hawk.sandbox.names import NAME, store_path
+from hawk.sandbox.pod import leftovers
 from hawk.sandbox.presence import FOLDER, remove_scratch
 
 _SILENT = 60.0
@@ -86,6 +87,7 @@ def sweep(store: Path | None = None) -> Swept:
                     dead.append(path.stem)
         if dead:
             _remove(store, dead, swept)
+    leftovers.sweep(store)
     return swept
 
 

@@ -75,6 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--ready-fd", type=int, default=None, help="descriptor that gets the URL once it listens"
     )
     parser.add_argument("--reindex", action="store_true", help="rebuild the database instead of serving")
+    parser.add_argument("--migrate", action="store_true", help="bring the database to this version, and end")
     options = parser.parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -84,6 +85,10 @@ def main(arguments: list[str] | None = None) -> int:
         settings = load_settings()
         if options.reindex:
             return rebuild(settings)
+        if options.migrate:
+            open_database(settings.database_url).close()
+            sys.stdout.write(f"The database has the schema of Hawk {__version__}.\n")
+            return 0
         port = settings.port if options.port is None else options.port
         return run(settings, options.host, port, options.ready_fd)
     except HawkError as ex:

@@ -14,7 +14,9 @@ from starlette.routing import Route
 from hawk import __version__
 from hawk.config.settings import Settings
 from hawk.config.token import current_user, ensure_token, token_user
+from hawk.engine.engines import Engines
 from hawk.engine.protocol import Engine
+from hawk.link.tokens import link_key
 from hawk.server import errors
 from hawk.server.context import Context
 from hawk.server.gate import Gate
@@ -29,6 +31,7 @@ from hawk.server.routes import (
     meta,
     monitoring,
     public_client,
+    runners,
     stacktrace,
     timeline,
     trace,
@@ -37,14 +40,17 @@ from hawk.server.services.attempts import Reports
 from hawk.server.services.deletions import Deletions
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.idle import Activity
+from hawk.server.services.links import LinkHub
 from hawk.server.services.logs import LogReader
 from hawk.server.services.loops import Loops
 from hawk.server.services.middleman import Middleman
+from hawk.server.services.mirror import Mirror
 from hawk.server.services.registry import Registry
 from hawk.server.services.submissions import Submissions
 from hawk.server.services.timeline_totals import EvalSetTimelines
 from hawk.server.services.timelines import Timelines
 from hawk.server.wire import install_openapi
+from hawk.store import queries
 from hawk.store.database import Database, open_database
 from hawk.store.rundir import storage_error
 
@@ -62,6 +68,7 @@ ROUTERS = (
     timeline,
     attempts,
     public_client,
+    runners,
 )
 
 
@@ -77,7 +84,7 @@ def create_app(
 
     Args:
         settings: Where things are kept.
-        engine: Where jobs run; the local one when left out, made when the application starts.
+        engine: Where jobs run; this machine, and a cluster for jobs that want one, when left out; made when the application starts.
         database: The index; opened when the application starts if left out. Closed with the application.
         loopback: It listens to this machine only, so that requests for other hosts are refused.
         end: Ends the server when it is idle; a signal to this process when left out.
@@ -118,6 +125,7 @@ def create_app(
         loopback=loopback,
         open_prefix=public_client.DOWNLOAD,
         methods=methods,
+        admits=lambda job_id, token: app.state.context.links.admits(job_id, token),
     )
     return app
 
@@ -144,14 +152,14 @@ def _build(
 ) -> Context:
     database = database or open_database(settings.database_url)
     if engine is None:
-        from hawk.engine.local import LocalEngine
-
-        engine = LocalEngine(settings)
+        engine = Engines(settings)
     stopping = asyncio.Event()
     registry = Registry(settings.root, database)
     feeds = Feeds(registry, engine, database, stopping)
     middleman = Middleman(settings)
     middleman.keep()
+    links = _links(settings, engine)
+    mirror = _mirror(settings, registry, database)
     user = token_user(token) or current_user()
     return Context(
         settings=settings,
@@ -161,20 +169,46 @@ def _build(
         registry=registry,
         feeds=feeds,
         submissions=Submissions(settings, database, engine, registry, feeds, user),
-        deletions=Deletions(database, engine, registry, feeds, middleman),
+        deletions=Deletions(database, engine, registry, feeds, middleman, mirror),
         middleman=middleman,
+        links=links,
         activity=activity,
         logs=LogReader(),
         reports=Reports(registry, database),
         timelines=Timelines(registry, database, feeds),
         eval_set_timelines=EvalSetTimelines(registry, database, feeds),
         stopping=stopping,
+        mirror=mirror,
     )
+
+
+def _links(settings: Settings, engine: Engine) -> LinkHub:
+    links = LinkHub(settings.root, link_key(settings.home))
+    if isinstance(engine, Engines):
+        engine.attach(links)
+    return links
+
+
+def _mirror(settings: Settings, registry: Registry, database: Database) -> Mirror | None:
+    """The copies in the bucket, if there is to be one; what this machine has lost is back when it returns."""
+    if settings.bucket is None:
+        return None
+    from hawk.store.bucket import Bucket
+
+    with database.read() as session:
+        deleted, ended = queries.deleted(session), queries.finished(session)
+    mirror = Mirror(Bucket(settings.bucket), settings.root, lambda: [job.job_id for job in registry.all()])
+    back = mirror.restore(deleted)
+    mirror.start((ended - deleted) | set(back))
+    return mirror
 
 
 def _close(context: Context) -> None:
     context.threads.shutdown(wait=True, cancel_futures=True)
+    if context.mirror is not None:
+        context.mirror.close()
     context.feeds.close()
+    context.links.close()
     context.engine.close()
     context.middleman.close(in_use=bool(len(context.registry)))
     context.database.close()

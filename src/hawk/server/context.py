@@ -15,8 +15,10 @@ from hawk.server.services.attempts import Reports
 from hawk.server.services.deletions import Deletions
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.idle import Activity
+from hawk.server.services.links import LinkHub
 from hawk.server.services.logs import LogReader
 from hawk.server.services.middleman import Middleman
+from hawk.server.services.mirror import Mirror
 from hawk.server.services.registry import Registry
 from hawk.server.services.submissions import Submissions
 from hawk.server.services.timeline_totals import EvalSetTimelines
@@ -30,6 +32,7 @@ class Context:
 
     Attributes:
         token: What a request must bear.
+        mirror: Keeps copies of run directories; None: they are on this machine only.
         stopping: Set when the server is about to end: streams end, loops stop.
         threads: For work that may block long (launching, killing); the event loop's own pool stays free.
     """
@@ -43,12 +46,14 @@ class Context:
     submissions: Submissions
     deletions: Deletions
     middleman: Middleman
+    links: LinkHub
     activity: Activity
     logs: LogReader
     reports: Reports
     timelines: Timelines
     eval_set_timelines: EvalSetTimelines
     stopping: asyncio.Event
+    mirror: Mirror | None = None
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, "hawk-work"))
 
 

@@ -5,10 +5,13 @@ Plain ASGI: streams pass through untouched. Query strings and headers are never 
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
+import re
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +26,9 @@ from hawk.server.services.idle import Activity
 OPEN_PATHS = frozenset(
     {"/health", "/health/live", "/version", "/openapi.json", "/auth/config", "/schemas/eval-set.json"}
 )
+LINK_PATH = re.compile(r"/runners/([^/]{1,128})/link")
+"""The only WebSocket there is."""
+
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _access = logging.getLogger("hawk.server.access")
@@ -36,6 +42,7 @@ class Gate:
         open_prefix: Of signed addresses: their route checks the signature instead.
         loopback: The server listens to this machine only: a Host header that names anything else comes from a
             page in a browser whose name was pointed here, and is refused.
+        admits: Whether a token opens the link of a job's runner: it opens nothing else, and nothing else opens that.
         methods: Those that a path knows; empty where there is none. Whoever asks with another one learns that, token
             or not: the description of all paths is open anyway.
     """
@@ -49,6 +56,7 @@ class Gate:
         open_prefix: str,
         loopback: bool,
         methods: Methods,
+        admits: Callable[[str, str], bool] = lambda _job, _token: False,
     ) -> None:
         self._app = app
         self._token = token.encode()
@@ -56,8 +64,12 @@ class Gate:
         self._open_prefix = open_prefix
         self._loopback = loopback
         self._methods = methods
+        self._admits = admits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._link(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -87,6 +99,22 @@ class Gate:
             self._activity.end()
             ms = (time.perf_counter() - started) * 1000
             _access.info("%s %s %d %.1f ms %s", scope["method"], _shown(scope), status, ms, request_id)
+
+    async def _link(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the runner of a job in, by the token of that job."""
+        headers = dict(scope["headers"])
+        job = LINK_PATH.fullmatch(scope["path"])
+        local = not self._loopback or _names_loopback(headers.get(b"host", b""))
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        token = given.strip().decode("latin-1")
+        bears = scheme.lower() == b"bearer"
+        if job is None or not local or not bears or not await asyncio.to_thread(self._admits, job[1], token):
+            _access.info("WEBSOCKET %s 403", _shown(scope))
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        _access.info("WEBSOCKET %s opened", _shown(scope))
+        await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Any:
         headers = dict(scope["headers"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from hawk.core.cluster import PodsSeen
 from hawk.core.diagnosis.causes import Source
 from hawk.core.diagnosis.diagnose import explain
 from hawk.core.diagnosis.evidence import CHANGES, Change, Evidence, Job
+from hawk.core.diagnosis.pods import ended_how, fill
 from hawk.core.diagnosis.verdict import Diagnosis
 from hawk.core.snapshot import Snapshot
 from hawk.core.states import JobStatus
@@ -25,6 +27,9 @@ def kept_diagnosis(run: RunDir) -> Diagnosis:
     snapshot = run.read_snapshot() or Snapshot(job_id=run.job_id)
     evidence = evidence_of(run, snapshot)
     evidence.job.alive = False
+    pods = pods_of(run)
+    if pods is not None and evidence.job.phase != "ended":
+        evidence.job.ended_how = ended_how(pods) or evidence.job.ended_how
     return explain(evidence, datetime.fromisoformat(evidence.at))
 
 
@@ -36,7 +41,19 @@ def evidence_of(run: RunDir, snapshot: Snapshot) -> Evidence:
         found, why = None, ex.message
     else:
         why = "its runner has kept none yet"
-    return found or _bare(run, snapshot, why)
+    evidence = found or _bare(run, snapshot, why)
+    pods = pods_of(run)
+    if pods is not None:
+        fill(evidence, pods)
+    return evidence
+
+
+def pods_of(run: RunDir) -> PodsSeen | None:
+    """What a cluster said last of the job's pods; None on one machine, or where nothing readable is kept."""
+    try:
+        return read_json(run.pods_file, PodsSeen)
+    except StorageError:
+        return None
 
 
 def _bare(run: RunDir, snapshot: Snapshot, why: str) -> Evidence:

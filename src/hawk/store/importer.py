@@ -6,6 +6,7 @@ can't be read (torn, still empty) is reported and tried again later; it never st
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import msgspec
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
-from hawk.bridge.evallog import LogCache, LogUnreadable, TaskLogs
+from hawk.bridge.evallog import LogCache, LogUnreadable, TaskLogs, list_logs
 from hawk.bridge.logformat import LogHeader, SampleSummary
 from hawk.config.settings import Settings
 from hawk.core.states import JobStatus
@@ -64,6 +65,7 @@ class Importer:
 
     def run(self) -> ImportReport:
         """Import what is new. The job must be registered."""
+        stamps = _stamps(self._run.logs)  # first: a log that changes while it is read is to be read again
         found = self._cache.read_dir(self._run.logs)
         report = ImportReport(logs=len(found.tasks) + len(found.unreadable), errors=dict(found.unreadable))
         with self._database.read() as session:
@@ -77,7 +79,7 @@ class Importer:
                 session.execute(delete(Eval).where(Eval.eval_id.in_(gone)))
         for logs in found.tasks.values():
             try:
-                fingerprint = _fingerprint(logs.paths)
+                fingerprint = " ".join(stamps.get(path, "new") for path in logs.paths)
                 if known.get(logs.header.eval_id) != fingerprint:
                     report.samples += self._import_task(logs, fingerprint)
             except (LogUnreadable, OSError, ForeignLogError) as ex:
@@ -182,9 +184,14 @@ def reindex(settings: Settings) -> ReindexReport:
         database.close()
 
 
-def _fingerprint(paths: list[Path]) -> str:
-    stats = [path.stat() for path in paths]
-    return " ".join(f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}" for stat in stats)
+def _stamps(directory: Path) -> dict[Path, str]:
+    """By log, what changes with it."""
+    found = {}
+    for path in list_logs(directory):
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            found[path] = f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"
+    return found
 
 
 def _fill_eval(row: Eval, header: LogHeader, location: str, fingerprint: str, finished: int) -> None:

@@ -69,6 +69,7 @@ class JobSpec(msgspec.Struct):
         generation: Counts submits and resumes of this id; a runner of an older generation is obsolete.
         dry_run: Make the plan and end.
         rescore: Id of the job, under the same root, whose attempts are scored again; no agent runs.
+        engine: Where it runs: `local`, `kubernetes`.
     """
 
     job_id: str
@@ -83,6 +84,7 @@ class JobSpec(msgspec.Struct):
     generation: int = 1
     dry_run: bool = False
     rescore: str | None = None
+    engine: str = "local"
 
 
 class JournalEntry(msgspec.Struct, omit_defaults=True):
@@ -141,6 +143,11 @@ class RunDir:
     @property
     def evidence_file(self) -> Path:
         return self.path / "evidence.json"
+
+    @property
+    def pods_file(self) -> Path:
+        """What a cluster says of the job's pods: `core.cluster.PodsSeen`."""
+        return self.path / "pods.json"
 
     @property
     def learnt_file(self) -> Path:

@@ -595,6 +595,55 @@ class WaitingSandbox(msgspec.Struct, omit_defaults=True):
     detail: str = ""
     since: str | None = None
     task: str = ""
+    epoch: int | None = None
+
+
+class BrokenSandbox(msgspec.Struct, omit_defaults=True):
+    """A sandbox's pod that was restarted, ended or vanished.
+
+    Attributes:
+        how: `oom_killed`, `restarted`, `disrupted` (evicted, its node gone), `ended`, `deleted`.
+        detail: In words, as the end of a sentence about the sandbox.
+    """
+
+    sample: str
+    name: str
+    how: str
+    detail: str = ""
+    at: str | None = None
+    task: str = ""
+    epoch: int | None = None
+    service: str = ""
+
+
+class RunnerEnd(msgspec.Struct, omit_defaults=True):
+    """How a runner pod ended. `how` is of `core.cluster_why.End`; `words` continue a sentence about it."""
+
+    name: str
+    how: str
+    words: str
+    at: str | None = None
+
+
+class Cluster(msgspec.Struct, omit_defaults=True):
+    """What a cluster says of the job's runner, where it runs on one.
+
+    Attributes:
+        active: There is a runner pod that has not ended.
+        runner: Why it does not start.
+        queue: The queue that has not admitted it yet.
+        ends: How its pods ended that did not end well, oldest first.
+        problem: Why the cluster can't be asked.
+    """
+
+    namespace: str = ""
+    active: bool = False
+    runner: WaitingSandbox | None = None
+    queue: str = ""
+    queued_since: str | None = None
+    ends: list[RunnerEnd] = []
+    problem: str = ""
+    problem_since: str | None = None
 
 
 class Evidence(msgspec.Struct, omit_defaults=True):
@@ -622,6 +671,8 @@ class Evidence(msgspec.Struct, omit_defaults=True):
     ended: list[ErrorGroup] = []
     models: list[Model] = []
     sandboxes: list[WaitingSandbox] = []
+    broken: list[BrokenSandbox] = []
+    cluster: Cluster | None = None
     enumerating: Enumerating | None = None
     host: Host | None = None
     learnt: Learnt = msgspec.field(default_factory=Learnt)

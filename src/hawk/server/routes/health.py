@@ -54,6 +54,8 @@ def health(ctx: Ctx) -> Response:
         checks["database"] = Check(ok=False, detail=ex.message)
     if not os.access(ctx.settings.root, os.W_OK | os.X_OK):
         checks["storage"] = Check(ok=False, detail=f"{ctx.settings.root} can't be written")
+    if ctx.mirror is not None:
+        checks["bucket"] = Check(ok=ctx.mirror.problem is None, detail=ctx.mirror.problem)
     well = all(check.ok for check in checks.values())
     return reply(Health("ok" if well else "degraded", checks), 200 if well else 503)
 

@@ -120,9 +120,10 @@ def status(ctx: Ctx, job_id: JobId, since: Since = None) -> Response:
     moment = now()
     begin = since or moment - timedelta(days=1)
     errors = dict(snapshot.errors)
+    processes = report.processes(ctx.engine, job_id, errors)
     data = report.MonitoringData(
         job_id=job_id,
-        provider=ctx.engine.name,
+        provider=processes.get("engine") or ctx.engine.name,
         fetch_timestamp=moment,
         since=begin,
         logs=Logs(ctx.logs.read(run, since=begin, limit=500)),
@@ -131,7 +132,7 @@ def status(ctx: Ctx, job_id: JobId, since: Since = None) -> Response:
         user_config=report.user_config(run),
         pod_status=snapshot.pods,
         performance=report.performance(served.tasks()),
-        processes=report.processes(ctx.engine, job_id, errors),
+        processes=processes,
     )
     return reply(report.MonitoringReport(data))
 

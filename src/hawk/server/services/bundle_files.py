@@ -7,6 +7,7 @@ files that grow the newest part is taken. A file that is gone or can't be read i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -62,6 +63,9 @@ ALL_LINES = 64 * MiB
 EARLIER = 48 * MiB
 """Bytes, unpacked, above which no earlier part of a worker's trace is begun, over all workers."""
 
+_PODS = re.compile(r"pods(\.\d+)?\.json")
+"""What the cluster said of the job's pods, of this generation and of earlier ones."""
+
 Found = Iterator[Item | Gone]
 
 
@@ -79,6 +83,9 @@ def files(run: RunDir, redact: Redact, *, transcripts: bool) -> Found:
     yield from _document(run.snapshot_file, "snapshot.json", None if transcripts else cut_snapshot)
     yield from _document(run.evidence_file, "evidence.json", None if transcripts else cut_evidence)
     yield from _document(run.learnt_file, "learnt.json")
+    for name in names(home):
+        if _PODS.fullmatch(name):
+            yield from _document(home / name, name)
     yield from _lines(run.supervisor_log, "supervisor.log")
     for name in names(run.stop_requests):
         yield from _document(run.stop_requests / name, f"stop/{name}")

@@ -13,6 +13,7 @@ from hawk.engine.protocol import Engine
 from hawk.errors import NotFoundError
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.middleman import Middleman
+from hawk.server.services.mirror import Mirror
 from hawk.server.services.registry import Registry, now
 from hawk.store import queries
 from hawk.store.database import Database
@@ -24,13 +25,20 @@ class Deletions:
     """Deletes jobs. Safe from any thread."""
 
     def __init__(
-        self, database: Database, engine: Engine, registry: Registry, feeds: Feeds, middleman: Middleman
+        self,
+        database: Database,
+        engine: Engine,
+        registry: Registry,
+        feeds: Feeds,
+        middleman: Middleman,
+        mirror: Mirror | None = None,
     ) -> None:
         self._database = database
         self._engine = engine
         self._registry = registry
         self._feeds = feeds
         self._middleman = middleman
+        self._mirror = mirror
 
     def delete(self, job_id: str) -> None:
         """End the job's processes, remove its run directory, mark it deleted. Again: nothing to do.
@@ -51,6 +59,8 @@ class Deletions:
                 self._mark(run)
                 self._registry.drop(job_id)
                 remove(run)
+                if self._mirror is not None:
+                    self._mirror.forget(job_id)
         finally:
             status.deleting = False
             self._feeds.touch(job_id)

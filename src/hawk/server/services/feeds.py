@@ -21,6 +21,7 @@ from hawk.core.states import JobStatus, Operation
 from hawk.core.status import serve, shown_revision
 from hawk.engine.protocol import Engine
 from hawk.errors import NotFoundError
+from hawk.server.services.podsfile import PodsFile
 from hawk.server.services.registry import JobState, Registry, SnapshotFile, now
 from hawk.store import queries
 from hawk.store.database import Database
@@ -75,6 +76,7 @@ class Status:
         self._lock = threading.Lock()
         self._served: Served | None = None
         self._file = SnapshotFile(registry.run(job_id))
+        self._pods = PodsFile(registry.run(job_id))
         self.deleting = False
 
     def current(self) -> Served:
@@ -91,8 +93,12 @@ class Status:
             stamp, snapshot = (state.snapshot if state else self._file).read()
             alive = liveness is not None and liveness.alive
             errors = _errors(state, self._file, self._registry.run(self.job_id))
+            if liveness is not None and liveness.problem:
+                errors["pod_status"] = liveness.problem
+            pods = self._pods.read()
             key = (
                 stamp,
+                self._pods.stamp,
                 alive,
                 deleted,
                 self.deleting,
@@ -118,7 +124,8 @@ class Status:
                 created_by=created_by,
                 now=now(),
                 detail=reason or (liveness.detail if liveness else None),
-                remedy=remedy,
+                remedy=remedy or (liveness.remedy if liveness else None),
+                pods=pods,
             )
             if errors:
                 shown.errors = {**shown.errors, **errors}

@@ -34,7 +34,7 @@ class Middleman:
 
     def revoke(self, job_id: str) -> None:
         """End a job's requests at once."""
-        if self._settings.middleman and not calls.revoke(self._settings, job_id):
+        if not calls.revoke(self._settings, job_id):
             _log.warning("job %s: the middleman could not be told that it has ended", job_id)
 
     def close(self, *, in_use: bool) -> None:

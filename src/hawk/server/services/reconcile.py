@@ -13,7 +13,7 @@ import time
 
 from hawk.core.snapshot import Snapshot
 from hawk.core.states import JobStatus
-from hawk.engine.protocol import Engine
+from hawk.engine.protocol import Engine, Liveness
 from hawk.errors import HawkError
 from hawk.server.services.deletions import remove
 from hawk.server.services.feeds import Feeds
@@ -70,7 +70,8 @@ class Reconciler:
 
     def look(self, job: JobState) -> None:
         """Compare what a job should be with what it is, and do what is due."""
-        if self._engine.liveness(job.job_id).alive:
+        liveness = self._engine.liveness(job.job_id)
+        if liveness.alive:
             job.seen_alive, job.retry_at = True, None
             return
         if not job.run.spec_file.exists():
@@ -82,11 +83,12 @@ class Reconciler:
         elif (
             job.launched_at is not None
             and not job.seen_alive
+            and not liveness.elsewhere  # there the engine knows whether it starts
             and time.monotonic() < job.launched_at + LAUNCH_GRACE
         ):
             return
-        else:
-            self._revive(job, snapshot)
+        elif liveness.mine:
+            self._revive(job, snapshot, liveness)
 
     def _vanished(self, job: JobState) -> None:
         """Somebody has removed the run directory by hand: that is a deletion too."""
@@ -118,14 +120,18 @@ class Reconciler:
             self._registry.drop(job.job_id)
         self._feeds.touch(job.job_id)
 
-    def _revive(self, job: JobState, snapshot: Snapshot | None) -> None:
+    def _revive(self, job: JobState, snapshot: Snapshot | None, liveness: Liveness) -> None:
         outcomes = _outcomes(snapshot)
+        tries = liveness.tries
         if outcomes > job.outcomes:
-            job.outcomes, job.restarts = outcomes, 0
-        detail = self._engine.liveness(job.job_id).detail or "the runner died"
-        if job.restarts >= MAX_RESTARTS:
-            reason = f"{detail}; started again {job.restarts} times without progress"
-            self._give_up(job, reason, f"hawk logs {job.job_id}, then hawk eval-set resume {job.job_id}")
+            job.outcomes, job.restarts, tries = outcomes, 0, 0
+        detail = liveness.detail or "the runner died"
+        remedy = liveness.remedy or f"hawk logs {job.job_id}, then hawk eval-set resume {job.job_id}"
+        if liveness.final:
+            self._give_up(job, detail, remedy)
+        elif job.restarts + tries >= MAX_RESTARTS:
+            reason = f"{detail}; started again {job.restarts + tries} times without progress"
+            self._give_up(job, reason, remedy)
         elif job.retry_at is None and job.restarts > 0:
             job.retry_at = time.monotonic() + FIRST_DELAY * 2 ** (job.restarts - 1)
         elif job.retry_at is None or time.monotonic() >= job.retry_at:

@@ -42,7 +42,11 @@ def source(registry: Registry, engine: Engine, job_id: str) -> Source:
     if not run.spec_file.exists():
         raise NotFoundError(f"No eval set {job_id!r} to score again.", remedy="hawk list eval-sets")
     spec = run.read_spec()
-    if engine.liveness(job_id).alive:
+    liveness, snapshot = engine.liveness(job_id), run.read_snapshot()
+    over = snapshot is not None and snapshot.status.terminal
+    if liveness.alive and not (
+        over and liveness.problem
+    ):  # a cluster that can't be asked does not make it run
         raise ConflictError(
             f"Eval set {job_id!r} is running; it can be scored again when it has ended.",
             remedy=f"hawk watch {job_id}, or hawk stop {job_id}",

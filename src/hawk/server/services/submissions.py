@@ -10,7 +10,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
@@ -25,6 +25,7 @@ from hawk.errors import ConflictError, HawkError, NotFoundError, SecretsNeededEr
 from hawk.server.services import rescores
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.registry import Registry, now
+from hawk.server.services.sources import pack_source
 from hawk.store import stoprequests
 from hawk.store.database import Database
 from hawk.store.history import past_attempts
@@ -64,6 +65,7 @@ class SubmitRequest(msgspec.Struct):
         dry_run: Make a plan under an id of its own, and run nothing.
         rescore: Id of a job that has ended, whose attempts are scored again, without an agent: by its config as it is
             saved, or by `eval_set_config`. Without `eval_set_id` the new job is `<id>-rescore-<n>`.
+        engine: Where it runs, instead of what the config says: `local` or `kubernetes`.
     """
 
     eval_set_config: dict[str, Any] | None = None
@@ -77,6 +79,7 @@ class SubmitRequest(msgspec.Struct):
     restart: bool = False
     dry_run: bool = False
     rescore: JobId | None = None
+    engine: Literal["local", "kubernetes"] | None = None
     image: str | None = None
     image_tag: str | None = None
     log_dir_allow_dirty: bool = False
@@ -175,13 +178,18 @@ class Submissions:
                 raise NotFoundError(f"No eval set {wanted.job_id!r} to resume.", remedy="hawk list eval-sets")
             if old is not None and not wanted.saved and old.rescore != request.rescore:
                 raise _another_job(old)
-            if old is not None and self._engine.liveness(wanted.job_id).alive:
+            if old is not None and self._runs(wanted.job_id):
                 return self._adopt(run, old, wanted, request)
             spec = self._spec(old, wanted, request, run)
             self._check_secrets(spec, request)
             self._write(run, spec, request, fresh=old is None)
             self._launch(run, spec, request, fresh=old is None)
         return SubmitReply(wanted.job_id, wanted.warnings, created=old is None, adopted=False)
+
+    def _runs(self, job_id: str) -> bool:
+        """Whether its runner lives. One that has ended lives no more because its cluster can't be asked."""
+        liveness = self._engine.liveness(job_id)
+        return liveness.alive and (liveness.problem is None or self._registry.get(job_id) is not None)
 
     def _adopt(self, run: RunDir, old: JobSpec, wanted: _Wanted, request: SubmitRequest) -> SubmitReply:
         """The same again while its runner lives is found running; something else is refused."""
@@ -203,7 +211,8 @@ class Submissions:
         if wanted.saved:
             assert old is not None
             names = sorted({*old.secret_names, *given})
-            return msgspec.structs.replace(old, secret_names=names, generation=generation)
+            engine = request.engine or old.engine
+            return msgspec.structs.replace(old, secret_names=names, generation=generation, engine=engine)
         base_dir = request.base_dir or (old.base_dir if old else None) or str(run.path)
         return JobSpec(
             job_id=wanted.job_id,
@@ -218,6 +227,7 @@ class Submissions:
             generation=generation,
             dry_run=request.dry_run,
             rescore=request.rescore,
+            engine=request.engine or _engine_of(wanted, request, self._settings.engine),
         )
 
     def _check_secrets(self, spec: JobSpec, request: SubmitRequest) -> None:
@@ -234,6 +244,10 @@ class Submissions:
     def _write(self, run: RunDir, spec: JobSpec, request: SubmitRequest, *, fresh: bool) -> None:
         """The run directory, whole, and `job.json` last: with it the job exists."""
         run.create()
+        if spec.engine == "kubernetes":
+            self._pack(run, spec, fresh=fresh)
+        elif run.pods_file.exists():  # it ran on a cluster before
+            run.pods_file.rename(run.path / f"pods.{spec.generation - 1}.json")
         if not fresh:
             _set_back(run, restart=request.restart)
         text = request.source
@@ -247,6 +261,14 @@ class Submissions:
         write_json(run.spec_file, spec)
         with self._database.write() as session:
             register(session, run, spec)
+
+    def _pack(self, run: RunDir, spec: JobSpec, *, fresh: bool) -> None:
+        try:
+            pack_source(run, Path(spec.base_dir))
+        except HawkError:
+            if fresh:
+                shutil.rmtree(run.path, ignore_errors=True)
+            raise
 
     def _launch(self, run: RunDir, spec: JobSpec, request: SubmitRequest, *, fresh: bool) -> None:
         state = self._registry.add(
@@ -334,6 +356,13 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:  # its name is too long
         return False
+
+
+def _engine_of(wanted: _Wanted, request: SubmitRequest, default: str) -> str:
+    """Where a job runs that nobody says it of; scoring again reads another run directory, which is here."""
+    if request.rescore is not None:
+        return "local"
+    return (wanted.config or {}).get("engine") or default
 
 
 def _models(config: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.evidence import Exit, Worker
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
+from hawk.core.diagnosis.rules import cluster
 from hawk.core.diagnosis.verdict import Fix, FixKind
 from hawk.core.diagnosis.view import View
 from hawk.core.job import ON_REQUEST
@@ -56,6 +57,7 @@ def _rule(cause: Cause, kind: Kind, word: str) -> Callable[[View], Iterator[Find
             if ends:
                 yield _of_worker(view, worker, ends, word)
         yield from _of_supervisor(view, cause, kind)
+        yield from cluster.runner_ended(view, cause)
 
     return look
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from hawk.core.cluster_why import GRACE
 from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.errortext import sign_of
 from hawk.core.diagnosis.evidence import ErrorGroup, TaskCount
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
-from hawk.core.diagnosis.rules import starting, tools
+from hawk.core.diagnosis.rules import cluster, starting, tools
 from hawk.core.diagnosis.saying import counted, lasted, named
 from hawk.core.diagnosis.verdict import Fact
 from hawk.core.diagnosis.view import View
@@ -19,23 +20,6 @@ from hawk.core.states import SamplePhase
 
 RECENT = 600.0
 """Seconds for which an error of an attempt that has ended counts as trouble of now."""
-
-GRACE = 180.0
-"""Seconds that the cluster may take to find room: an autoscaler adds a node in two or three minutes."""
-
-_REASONS = {
-    Cause.IMAGE_PULL: ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
-    Cause.CREATE_FAILED: (
-        "CreateContainerError",
-        "CreateContainerConfigError",
-        "RunContainerError",
-        "FailedCreatePodSandBox",
-    ),
-    Cause.CRASH_LOOP: ("CrashLoopBackOff",),
-    Cause.UNSCHEDULABLE: ("Unschedulable", "FailedScheduling"),
-    Cause.SANDBOX_OOM_KILLED: ("OOMKilled",),
-}
-"""What the cluster says of a sandbox that does not start, by cause."""
 
 
 def of_sandbox(group: ErrorGroup) -> bool:
@@ -71,6 +55,7 @@ def _failing(
             if task.error and task.identifier not in by_task and fits(_as_group(task)):
                 yield _task_failed(view, verb, task)
         yield from _waiting(view, cause)
+        yield from cluster.runner_waits(view, cause)
 
     return look
 
@@ -139,7 +124,7 @@ def _task_failed(view: View, verb: str, task: TaskCount) -> Finding:
 
 def _waiting(view: View, cause: Cause) -> Iterator[Finding]:
     """Pods that the cluster has not started, for a reason that is this cause's."""
-    found = [s for s in view.evidence.sandboxes if s.reason in _REASONS.get(cause, ())]
+    found = [s for s in view.evidence.sandboxes if s.reason in cluster.REASONS.get(cause, ())]
     if not found:
         return
     first = min((s.since for s in found if s.since), default=None)
@@ -147,11 +132,11 @@ def _waiting(view: View, cause: Cause) -> Iterator[Finding]:
     severity = Severity.STUCK
     if cause is Cause.UNSCHEDULABLE and (waited is None or waited < GRACE):
         severity = Severity.INFO
-    samples = {(s.task, s.sample) for s in found}
+    samples = {(s.task, s.sample, s.epoch) for s in found}
     held = [
         i
         for i, a in enumerate(view.attempts)
-        if a.phase is SamplePhase.INIT and (a.task, a.sample) in samples
+        if a.phase is SamplePhase.INIT and {(a.task, a.sample, a.epoch), (a.task, a.sample, None)} & samples
     ]
     since = f", the first for {lasted(waited)}" if waited is not None else ""
     yield Finding(
@@ -191,6 +176,7 @@ def _is_unschedulable(group: ErrorGroup) -> bool:
 def lost(view: View) -> Iterator[Finding]:
     """Sandboxes that ended under their attempt."""
     ended = {i: box.lost for i, box in view.boxes if box.lost is not None and not _full(box.lost)}
+    ended |= {i: f"{b.detail} ({b.name})" for i, b in cluster.broken(view, *cluster.LOST) if i not in ended}
     gone = list(ended)
     groups = _errors(view, signs=("lost",), phases=("sandbox", "setup", "agent", "scoring", ""))
     groups = [g for g in groups if not _full(g.message)]
@@ -228,6 +214,8 @@ def _short(name: str, sign: str, words: str) -> Callable[[View], Iterator[Findin
             for i, box in view.boxes
             if box.troubles.get(name) or (box.lost is not None and sign_of(box.lost) == sign)
         }
+        of_pods = dict(cluster.broken(view, name))
+        hit |= {i: 1 for i in of_pods if i not in hit}
         held = list(hit)
         groups = _errors(view, signs=(sign,), phases=("agent", "setup", "sandbox", "scoring", ""))
         if not held and not groups:
@@ -238,6 +226,7 @@ def _short(name: str, sign: str, words: str) -> Callable[[View], Iterator[Findin
             fact(Source.RECORDER, f"{view.attempts[i].name}: {counted(max(1, hit[i]), 'time')}")
             for i in held[:4]
         ]
+        facts += [fact(Source.ENGINE, f"{b.name}: {b.detail}", b.at) for b in list(of_pods.values())[:3]]
         facts += [fact(Source.LOGS, f"{g.count} times: {g.message}", g.last_at) for g in groups[:3]]
         whose = f" in {named(view.attempts[i].name for i in held)}" if held else ""
         count = max(times, len(held)) + sum(g.count for g in groups)
@@ -300,11 +289,11 @@ RULES: tuple[Rule, ...] = (
     rule(
         Cause.IMAGE_PULL,
         lambda view: (*_failing(Cause.IMAGE_PULL, "can't be made: the image can't be had", _is_pull)(view), *starting.pulling(view)),
-        rules_out=[*_MADE, Cause.CREATE_FAILED],
+        rules_out=[*_MADE, Cause.CREATE_FAILED, Cause.QUEUED],
     ),
-    rule(Cause.CREATE_FAILED, _failing(Cause.CREATE_FAILED, "could not be made", _is_create), rules_out=_MADE),
-    rule(Cause.CRASH_LOOP, _failing(Cause.CRASH_LOOP, "ended again and again", _is_crash), rules_out=[*_MADE, Cause.CREATE_FAILED]),
-    rule(Cause.UNSCHEDULABLE, _failing(Cause.UNSCHEDULABLE, "found no room", _is_unschedulable), rules_out=_MADE),
+    rule(Cause.CREATE_FAILED, _failing(Cause.CREATE_FAILED, "could not be made", _is_create), rules_out=[*_MADE, Cause.QUEUED]),
+    rule(Cause.CRASH_LOOP, _failing(Cause.CRASH_LOOP, "ended again and again", _is_crash), rules_out=[*_MADE, Cause.CREATE_FAILED, Cause.QUEUED]),
+    rule(Cause.UNSCHEDULABLE, _failing(Cause.UNSCHEDULABLE, "found no room", _is_unschedulable), rules_out=[*_MADE, Cause.QUEUED]),
     rule(Cause.START_TIMEOUT, starting.slow_start, helps=[Source.SANDBOX, Source.RECORDER, Source.HISTORY]),
     rule(Cause.EXEC_LOST, lost, rules_out=[Cause.RETRY_LOOP, Cause.TOOL_HUNG]),
     rule(

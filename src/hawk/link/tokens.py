@@ -1,0 +1,53 @@
+"""Link tokens: what the runner of one job, in one generation, opens its link with.
+
+A token is an HMAC of the job's id and generation under a key that only the server has; nothing has to be stored.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+from hawk.errors import StorageError
+from hawk.store.rundir import storage_error, write_atomic
+
+KEY_FILE = "link.key"
+_PREFIX = "hawk-link-"
+
+
+def link_key(home: Path) -> bytes:
+    """The key of a HAWK_HOME; made at the first use, readable by its owner only.
+
+    Raises:
+        StorageError: It can't be read or made, or is damaged.
+    """
+    path = home / KEY_FILE
+    try:
+        if not path.exists():
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh = home / f".{KEY_FILE}.{secrets.token_hex(4)}"
+            write_atomic(fresh, secrets.token_hex(32).encode(), mode=0o600)
+            try:
+                os.link(fresh, path)  # can't replace the key of a process that was first
+            except FileExistsError:
+                pass
+            finally:
+                fresh.unlink()
+        key = path.read_bytes().strip()
+    except OSError as ex:
+        raise storage_error(path, ex) from ex
+    if len(key) < 32:
+        raise StorageError(f"{path} is damaged.", remedy="Remove it: runners that live lose their link.")
+    return key
+
+
+def mint(key: bytes, job: str, generation: int) -> str:
+    """The token of a job's runner."""
+    return _PREFIX + hmac.new(key, f"{generation}:{job}".encode(), "sha256").hexdigest()
+
+
+def good(key: bytes, token: str, job: str, generation: int) -> bool:
+    """Whether it is that token; takes the same time whatever is wrong with it."""
+    return hmac.compare_digest(token.encode("utf-8", "replace"), mint(key, job, generation).encode())

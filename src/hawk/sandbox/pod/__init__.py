@@ -1,0 +1,1 @@
+"""Sandboxes on a Kubernetes cluster: one pod per attempt, made by its API alone."""

@@ -1,0 +1,1 @@
+"""The provider `pod` against a cluster in this process."""
