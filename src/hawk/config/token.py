@@ -8,14 +8,12 @@ ahead of now, and reads its own name, for "my jobs", from `sub`.
 from __future__ import annotations
 
 import base64
-import contextlib
 import getpass
 import json
 import os
 import secrets
-import tempfile
-from pathlib import Path
 
+from hawk.config.once import write_once
 from hawk.config.settings import Settings
 from hawk.errors import StorageError
 
@@ -57,29 +55,13 @@ def ensure_token(settings: Settings) -> str:
         return settings.access_token
     path = settings.token_file
     try:
-        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not path.exists():
-            _create(path, new_token(current_user()))
+        write_once(path, new_token(current_user()).encode() + b"\n")
         return path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as ex:
         reason = ex.strerror if isinstance(ex, OSError) else "not a token"
         raise StorageError(
             f"{path}: {reason}.", remedy="Set HAWK_HOME to a directory you may write.", path=str(path)
         ) from ex
-
-
-def _create(path: Path, token: str) -> None:
-    """Put a whole file in place unless another process was first: a link can't replace what is there."""
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=".token.")  # mode 0600
-    try:
-        with os.fdopen(fd, "w") as f:
-            f.write(token + "\n")
-            f.flush()
-            os.fsync(f.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _encode(data: bytes) -> str:

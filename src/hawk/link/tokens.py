@@ -6,12 +6,12 @@ A token is an HMAC of the job's id and generation under a key that only the serv
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
 from pathlib import Path
 
+from hawk.config.once import write_once
 from hawk.errors import StorageError
-from hawk.store.rundir import storage_error, write_atomic
+from hawk.store.rundir import storage_error
 
 KEY_FILE = "link.key"
 _PREFIX = "hawk-link-"
@@ -25,16 +25,7 @@ def link_key(home: Path) -> bytes:
     """
     path = home / KEY_FILE
     try:
-        if not path.exists():
-            home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = home / f".{KEY_FILE}.{secrets.token_hex(4)}"
-            write_atomic(fresh, secrets.token_hex(32).encode(), mode=0o600)
-            try:
-                os.link(fresh, path)  # can't replace the key of a process that was first
-            except FileExistsError:
-                pass
-            finally:
-                fresh.unlink()
+        write_once(path, secrets.token_hex(32).encode())
         key = path.read_bytes().strip()
     except OSError as ex:
         raise storage_error(path, ex) from ex

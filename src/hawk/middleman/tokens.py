@@ -20,10 +20,11 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
+from hawk.config.once import write_once
 from hawk.core.traffic.ledger import Budget
 from hawk.errors import ConfigError
 from hawk.middleman.refusals import Refusal
-from hawk.store.rundir import read_json, storage_error, write_atomic, write_json
+from hawk.store.rundir import read_json, storage_error, write_json
 
 ISSUER = "hawk-middleman"
 LIFETIME = 30 * 86400.0
@@ -101,16 +102,7 @@ def signing_key(home: Path) -> bytes:
         return _named_key(Path(named))
     path = home / "middleman.key"
     try:
-        if not path.exists():
-            home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = home / f".middleman.key.{secrets.token_hex(4)}"
-            write_atomic(fresh, secrets.token_hex(32).encode(), mode=0o600)
-            try:
-                os.link(fresh, path)  # can't replace the key of a process that was first
-            except FileExistsError:
-                pass
-            finally:
-                fresh.unlink()
+        write_once(path, secrets.token_hex(32).encode())
         return path.read_bytes().strip()
     except OSError as ex:
         raise storage_error(path, ex) from ex
