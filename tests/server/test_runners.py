@@ -225,7 +225,7 @@ async def test_questions_are_answered_and_who_lives_is_known_until_the_good_bye(
         await _until(lambda: links.connected("mine"))
         await mine.say(Held({"supervisor.lock": 17, "workers/0/lock": 23, "job.json": 1}))
         await _until(lambda: run.supervisor_pid() == 17)
-        assert holder(run.path / "workers/0/lock") == 23
+        await _until(lambda: holder(run.path / "workers/0/lock") == 23)
         asking = asyncio.create_task(asyncio.to_thread(links.ask_stacks, "mine", True))
         asked = await mine.hear(Ask)
         assert (asked.what, asked.native) == ("stacks", True)
