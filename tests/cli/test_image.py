@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from hawk import __version__
-from hawk.cli.image import image
+from hawk.cli import cli
 from hawk.errors import UsageError
 from hawk.images.archive import qualified
 from hawk.images.base import ImageError, base_from_path
@@ -258,11 +258,11 @@ def test_the_command_says_what_it_made_and_what_is_wrong(
 ) -> None:
     made = order(tmp_path, lock)
     args = ["build", "-o", str(made.output), "--base", str(made.base), "--lock", str(lock)]
-    done = CliRunner().invoke(image, [*args, "--tag", "mine:3"], catch_exceptions=False)
+    done = CliRunner().invoke(cli, ["image", *args, "--tag", "mine:3"], catch_exceptions=False)
     assert done.exit_code == 0
     assert "mine:3  sha256:" in done.stdout
     assert "images import" in done.stderr
-    wrong = CliRunner().invoke(image, [*args, "--apt", "git"])
+    wrong = CliRunner().invoke(cli, ["image", *args, "--apt", "git"])
     assert isinstance(wrong.exception, UsageError)
     missing = run("image", "build", "--base", "./nowhere.tar", env=env)
     assert missing.returncode == 2

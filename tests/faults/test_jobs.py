@@ -107,7 +107,7 @@ def test_a_deep_home_does_not_lengthen_socket_paths(tmp_path: Path) -> None:
     deep = tmp_path / "/".join(["a-rather-long-directory-name"] * 6)
     assert len(str(deep)) > 150
     with running(tmp_path, home=deep) as system:
-        system.submit("deep", samples=2, runs=1)
+        system.submit("deep", samples=2, runs=1, seconds=5.0)
         until("a control socket answers", lambda: system.status("deep").progress.running)
         assert system.finish("deep").status == "complete"
         assert system.leftovers("deep") == []

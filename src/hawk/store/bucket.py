@@ -87,10 +87,10 @@ class Bucket:
             file.seek(0)
             fs, base = self._storage()
             target = f"{base}/{job_id}/{path}"
+            if "file" in fs.protocol:
+                fs.makedirs(target.rpartition("/")[0], exist_ok=True)
             if size <= PART:
                 data = file.read(size)
-                if "file" in fs.protocol:
-                    fs.makedirs(target.rpartition("/")[0], exist_ok=True)
                 fs.pipe_file(target, data)
                 return len(data)
             left = size
