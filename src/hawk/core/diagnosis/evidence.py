@@ -130,7 +130,7 @@ class ErrorGroup(msgspec.Struct, omit_defaults=True):
     uuids: list[str] = []
 
 
-class Wait(msgspec.Struct, omit_defaults=True):
+class Wait(msgspec.Struct, omit_defaults=True, gc=False):
     """Where an attempt's own task is suspended, from the recorder.
 
     Attributes:
@@ -160,7 +160,7 @@ class Wait(msgspec.Struct, omit_defaults=True):
     others: list[str] = []
 
 
-class Call(msgspec.Struct, omit_defaults=True):
+class Call(msgspec.Struct, omit_defaults=True, gc=False):
     """An action in flight, from the trace.
 
     Attributes:
@@ -174,7 +174,7 @@ class Call(msgspec.Struct, omit_defaults=True):
     timeout: float | None = None
 
 
-class Process(msgspec.Struct, omit_defaults=True):
+class Process(msgspec.Struct, omit_defaults=True, gc=False):
     """A process in an attempt's sandbox that no other process in it descends from.
 
     Attributes:
@@ -204,7 +204,7 @@ class Process(msgspec.Struct, omit_defaults=True):
     service: str = ""
 
 
-class Repeat(msgspec.Struct, omit_defaults=True):
+class Repeat(msgspec.Struct, omit_defaults=True, gc=False):
     """The last calls of a tool were the same, with the same arguments.
 
     Attributes:
@@ -218,7 +218,7 @@ class Repeat(msgspec.Struct, omit_defaults=True):
     since: str | None = None
 
 
-class Retrying(msgspec.Struct, omit_defaults=True):
+class Retrying(msgspec.Struct, omit_defaults=True, gc=False):
     """Model calls of an attempt that failed and are made again, one after the other without a success.
 
     Attributes:
@@ -243,7 +243,7 @@ class Retrying(msgspec.Struct, omit_defaults=True):
     model: str = ""
 
 
-class Try(msgspec.Struct, omit_defaults=True):
+class Try(msgspec.Struct, omit_defaults=True, gc=False):
     """An earlier try of an attempt that errored and was run again."""
 
     at: str
@@ -266,7 +266,7 @@ class Unreached(msgspec.Struct, omit_defaults=True):
     last_at: str | None = None
 
 
-class Attempt(msgspec.Struct, omit_defaults=True):
+class Attempt(msgspec.Struct, omit_defaults=True, gc=False):
     """An attempt in flight.
 
     Attributes:

@@ -225,7 +225,7 @@ def _hung_scorer(
         f"the scorer{f' {scorer}' if scorer else ''} of {counted(len(held))} ({named(view.attempts[i].name for i in held)}) "
         f"has done nothing for {lasted(quiet)}: it {worst.why}{command}"
     )
-    facts = [one for _, judgement, _ in its[:3] for one in judgement.facts]
+    facts = [one for _, judgement, _ in its[:3] for one in judgement.told()]
     facts.append(fact(Source.CONTROL, f"scoring; no event for {lasted(quiet)}", view.held_since(held)))
     usual = view.learnt.scorers.get(scorer)
     if usual is not None and usual.count:

@@ -60,6 +60,11 @@ class Judgement:
     key: str = ""
     hedged: bool = False
     facts: list[Fact] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+
+    def told(self) -> list[Fact]:
+        """What it was concluded from: of many judgements alike, a few are asked."""
+        return [*_facts(self.processes), *self.facts]
 
 
 WORKS = Judgement(None)
@@ -96,7 +101,7 @@ def judge(view: View, attempt: Attempt, waited: float, usual: Times | None) -> J
     if left is not None and left[0] < -(10.0 + 0.1 * left[1]) and not _works(processes):
         return _overdue(attempt, processes, waited, left)
     if processes:
-        return _by_processes(view, attempt, waited, known, left)
+        return _by_processes(view, attempt, processes, waited, known, left)
     if is_command(attempt):
         return _by_age(view, attempt, waited, usual, left)
     return _by_chain(view, attempt, waited, known)
@@ -144,15 +149,19 @@ def _overdue(
 
 
 def _by_processes(
-    view: View, attempt: Attempt, waited: float, known: float, left: tuple[float, float] | None
+    view: View,
+    attempt: Attempt,
+    processes: list[Process],
+    waited: float,
+    known: float,
+    left: tuple[float, float] | None,
 ) -> Judgement:
-    processes = foreground(attempt)
     quiet = min(p.quiet for p in processes)
     if quiet < QUIET and not any(sleep_of(p.command) is not None for p in processes):
         return WORKS
     first = min(processes, key=lambda p: (p.quiet, p.command))
     sleeping = [s for p in processes if (s := sleep_of(p.command)) is not None]
-    said = Judgement(None, command=first.command, age=first.age, quiet=quiet, facts=_facts(processes))
+    said = Judgement(None, command=first.command, age=first.age, quiet=quiet, processes=processes)
     if left is not None and left[0] > 0:
         said.severity, said.clears = Severity.INFO, view.after(left[0])
         said.why = f"does nothing, and ends at its own deadline in {lasted(left[0])}"

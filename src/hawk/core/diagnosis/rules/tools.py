@@ -97,7 +97,7 @@ def _hung(
     uuids = view.uuids(held)
     kind = FixKind.CANCEL_TOOL_CALL if by_tool else FixKind.REQUEUE
     usual = view.learnt.tools.get(tool)
-    facts = [one for _, judgement in its[:3] for one in judgement.facts]
+    facts = [one for _, judgement in its[:3] for one in judgement.told()]
     if usual is not None and usual.count:
         facts.append(
             fact(
