@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 import click
 
@@ -81,19 +81,14 @@ def status(app: App, as_json: bool) -> None:
 @pass_app
 def reindex(app: App) -> None:
     """Rebuild the database from the run directories, which are the truth. Safe while the server runs."""
-    _local_only(app)
-    # A process of its own, not a request: an index that is damaged may keep the server from starting.
-    command = [sys.executable, "-m", "hawk.server", "--reindex"]
-    raise click.exceptions.Exit(subprocess.run(command, check=False).returncode)
+    _without_server(app, "--reindex")
 
 
 @server.command(short_help="Bring the database to this version.")
 @pass_app
 def migrate(app: App) -> None:
     """Bring the database (HAWK_DATABASE_URL) to this version of Hawk. A server that starts does it by itself, too."""
-    _local_only(app)
-    command = [sys.executable, "-m", "hawk.server", "--migrate"]
-    raise click.exceptions.Exit(subprocess.run(command, check=False).returncode)
+    _without_server(app, "--migrate")
 
 
 @server.command(short_help="Prepare and check a namespace for it.")
@@ -155,6 +150,13 @@ def deploy(
 
     code = deploy_check.run(namespace, context, image, run_pod=run_pod, as_json=as_json)
     raise click.exceptions.Exit(code)
+
+
+def _without_server(app: App, work: str) -> NoReturn:
+    """Have it done in a process of its own, not by a request: a damaged index may keep the server from starting."""
+    _local_only(app)
+    command = [sys.executable, "-m", "hawk.server", work]
+    raise click.exceptions.Exit(subprocess.run(command, check=False).returncode)
 
 
 def _local_only(app: App) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 from hawk.core.text import duration as duration
+from hawk.core.text import parse_time as parse_time
 from hawk.core.text import plural as plural
 from hawk.core.text import strip_controls
 
@@ -69,17 +69,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, columns: int
         "  ".join(pad(shorten(cell, w), w) for cell, w in zip(row, widths, strict=True)).rstrip()
         for row in [list(headers), *cells]
     )
-
-
-def parse_time(text: str | None) -> datetime | None:
-    """An ISO 8601 time as an aware datetime; None for nothing or nonsense."""
-    if not text:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def size(count: float) -> str:

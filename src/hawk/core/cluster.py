@@ -8,9 +8,11 @@ seconds that is ahead of the clock of who wrote it. All text is the cluster's ow
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import msgspec
+
+from hawk.core.text import parse_time
 
 RUNNER, SANDBOX = "runner", "sandbox"
 """What a pod is, by its label `app.kubernetes.io/component`."""
@@ -169,7 +171,7 @@ class PodsSeen(msgspec.Struct, omit_defaults=True):
 
     def local(self, at: str | None) -> str | None:
         """A time of the API server, by the clock of who wrote this down."""
-        when = parse(at)
+        when = parse_time(at)
         return (
             None if when is None else (when - timedelta(seconds=self.skew)).isoformat(timespec="milliseconds")
         )
@@ -198,14 +200,3 @@ class PodsSeen(msgspec.Struct, omit_defaults=True):
 def plain_name(task: str) -> str:
     """A task's name without its package: pods and plans may say it with or without."""
     return task.rpartition("/")[2]
-
-
-def parse(at: str | None) -> datetime | None:
-    """A time of the cluster's; None for none or nonsense."""
-    if not at:
-        return None
-    try:
-        found = datetime.fromisoformat(at)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hawk.core.cluster import RUNNER, SANDBOX, Container, Pod, PodsSeen, parse, plain_name
+from hawk.core.cluster import RUNNER, SANDBOX, Container, Pod, PodsSeen, plain_name
 from hawk.core.cluster_why import GRACE, End, Why, how_ended, no_pod, trouble, why_not_started
 from hawk.core.snapshot import Metric, SealedSnapshot, Snapshot, Task, WaitingSample
 from hawk.core.states import JobStatus, SamplePhase, Trouble
-from hawk.core.text import one_line
+from hawk.core.text import one_line, parse_time
 
 SHOWN = 100
 """Pods in a status: runners, those in trouble, then others. Their number is always told."""
@@ -132,7 +132,7 @@ def _words(what: str, why: Why) -> str:
 
 def _age(seen: PodsSeen, since: str | None, now: datetime) -> float:
     """Seconds since a time of the API server."""
-    local = parse(seen.local(since))
+    local = parse_time(seen.local(since))
     return (now - local).total_seconds() if local is not None else 0.0
 
 

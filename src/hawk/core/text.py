@@ -1,8 +1,9 @@
-"""Text for one line: what of hostile text may reach a terminal, and numbers for people."""
+"""Text for one line: what of hostile text may reach a terminal, numbers for people, and times as they are written."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 # Escape sequences are removed whole, so that no "[31m" stays behind: first the strings (OSC and the like) up to
 # their terminator, or to the end of the line, else one that isn't ended would hide all that follows; then CSI,
@@ -47,3 +48,14 @@ def duration(seconds: float | None) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 task`, `2 tasks`, `1,000 attempts`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An ISO 8601 time as an aware datetime, in UTC where it does not say; None for nothing or nonsense."""
+    if not text:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -15,6 +15,7 @@ from hawk.sandbox import syscalls
 from hawk.sandbox.client import Keeper
 from hawk.sandbox.errors import KeeperRefusedError, SandboxUnsupportedError
 from hawk.sandbox.hints import OTHERWISE, ways_out
+from hawk.sandbox.holding import Holders
 from hawk.sandbox.names import LABELS, NAME, store_directory
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
 _keepers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Keeper]] = (
     weakref.WeakKeyDictionary()
 )
-_holders: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
 
 
 async def keeper() -> Keeper:
@@ -75,20 +75,6 @@ async def start(store: Path | None = None) -> Keeper:
         ) from ex
 
 
-def hold() -> None:
-    """Keep the keeper of the running loop until as many `release` as `hold` were called."""
-    loop = asyncio.get_running_loop()
-    _holders[loop] = _holders.get(loop, 0) + 1
-
-
-async def release() -> None:
-    """The reverse of `hold`; the last one ends the keeper."""
-    loop = asyncio.get_running_loop()
-    _holders[loop] -= 1
-    if _holders[loop] == 0:
-        await close()
-
-
 def _allow_files() -> None:
     """As many open files as this process may have: each running command takes some, and the usual 1024 are few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -102,6 +88,10 @@ async def close() -> None:
     task = _keepers.pop(asyncio.get_running_loop(), None)
     if task is not None and task.done() and not task.cancelled() and task.exception() is None:
         task.result().close()
+
+
+_holders = Holders(close)
+hold, release = _holders.hold, _holders.release
 
 
 def find_bwrap() -> Path:

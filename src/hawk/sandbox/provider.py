@@ -189,11 +189,8 @@ class BubblewrapSandbox(SandboxEnvironment):
 
 def _result(done: Done) -> ExecResult[str]:
     stderr = done.stderr.decode(errors="replace")
-    for trouble in done.troubles:
-        text = troubles.TEXTS[trouble]
-        stderr += f"{'' if not stderr or stderr.endswith(chr(10)) else chr(10)}[sandbox] {trouble}: {text}\n"
-        troubles.record(trouble)
-    return ExecResult(done.code == 0, done.code, done.stdout.decode(errors="replace"), stderr)
+    said = troubles.told(stderr, done.troubles)
+    return ExecResult(done.code == 0, done.code, done.stdout.decode(errors="replace"), said)
 
 
 def _not_started(ex: KeeperRefusedError, name: str) -> ExecResult[str]:

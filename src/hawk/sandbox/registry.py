@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hawk.core.snapshot import SandboxFacts
 
-if TYPE_CHECKING:
-    from hawk.sandbox.group import Group
+
+class Group(Protocol):
+    """The sandboxes of one attempt, whichever provider made them."""
+
+    def facts(self) -> SandboxFacts:
+        """What is to be known of them."""
 
 
 class Registry:

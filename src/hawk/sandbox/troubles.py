@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,15 @@ def record(trouble: str) -> None:
     from inspect_ai.log import transcript
 
     transcript().info({"sandbox": trouble, "detail": TEXTS[trouble]}, source="hawk")
+
+
+def told(stderr: str, hit: Iterable[str]) -> str:
+    """What a command wrote, and after it the limits that were hit, which are noted too."""
+    for trouble in hit:
+        separator = "" if not stderr or stderr.endswith("\n") else "\n"
+        stderr += f"{separator}[sandbox] {trouble}: {TEXTS[trouble]}\n"
+        record(trouble)
+    return stderr
 
 
 def explain_loss(box: Box, reason: str) -> str:

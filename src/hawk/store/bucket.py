@@ -100,13 +100,17 @@ class Bucket:
                     left -= len(part)
             return size - left
 
-    def get(self, job_id: str, path: str, target: Path) -> None:
-        """Bring a file here, whole or not at all."""
+    def get(self, job_id: str, path: str, target: Path, *, size: int | None = None) -> None:
+        """Bring a file here, whole or not at all.
+
+        Args:
+            size: Its bytes, where they are known: the storage is asked otherwise.
+        """
         with self._errors("read"):
             fs, base = self._storage()
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             name = f"{base}/{job_id}/{path}"
-            if int(fs.size(name) or 0) <= PART:
+            if (int(fs.size(name) or 0) if size is None else size) <= PART:
                 write_atomic(target, fs.cat_file(name), durable=False)
                 return
             coming = target.with_name(f".{target.name}.{threading.get_ident():08x}"[:250])

@@ -22,6 +22,7 @@ from hawk.bridge.evallog import LogCache, LogUnreadable, TaskLogs, list_logs
 from hawk.bridge.logformat import LogHeader, SampleSummary
 from hawk.config.settings import Settings
 from hawk.core.states import JobStatus
+from hawk.core.text import parse_time
 from hawk.errors import HawkError
 from hawk.store.database import Database, open_database
 from hawk.store.history import index_attempts
@@ -303,14 +304,3 @@ def _number(value: Any) -> float | None:
 def clean(text: str) -> str:
     """Text that PostgreSQL takes too: it has no place for the NUL character."""
     return text.replace("\x00", "\ufffd")
-
-
-def parse_time(text: str | None) -> datetime | None:
-    """An ISO 8601 time, in UTC where it does not say; None for none, or for what is no time."""
-    if not text:
-        return None
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from hawk.core.cluster import parse
+from hawk.core.text import parse_time
 from hawk.engine.kubernetes import names
 from hawk.errors import ClusterError
 
@@ -146,7 +146,7 @@ class Leadership:
         }
         meta: dict[str, Any] = {
             "name": self._name,
-            "labels": {names.NAME: "hawk", names.MANAGED_BY: "hawk", names.COMPONENT: "server"},
+            "labels": {**names.APP, names.COMPONENT: "server"},
         }
         if old is not None:
             meta["resourceVersion"] = old["metadata"].get("resourceVersion")
@@ -156,9 +156,13 @@ class Leadership:
         """The API server notes when it took a change: to the second."""
         meta = lease["metadata"]
         times = [
-            parse(field.get("time")) for field in meta.get("managedFields") or () if isinstance(field, dict)
+            parse_time(field.get("time"))
+            for field in meta.get("managedFields") or ()
+            if isinstance(field, dict)
         ]
-        at = max((t for t in times if t is not None), default=None) or parse(meta.get("creationTimestamp"))
+        at = max((t for t in times if t is not None), default=None) or parse_time(
+            meta.get("creationTimestamp")
+        )
         if at is None:
             return
         skew = (at - local).total_seconds()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hawk.core.cluster import Condition, Container, Ended, Event, Job, Pod, parse
-from hawk.core.text import one_line
+from hawk.core.cluster import Condition, Container, Ended, Event, Job, Pod
+from hawk.core.text import one_line, parse_time
 from hawk.engine.kubernetes import names
 
 EVENTS = 5
@@ -168,5 +168,5 @@ def _number(text: str) -> int | None:
 
 
 def _time(value: Any) -> str | None:
-    found = parse(value) if isinstance(value, str) else None
+    found = parse_time(value) if isinstance(value, str) else None
     return found.isoformat(timespec="seconds") if found is not None else None

@@ -7,8 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from hawk.core.cluster import parse
-from hawk.core.text import plural
+from hawk.core.text import parse_time, plural
 from hawk.engine.kubernetes import names
 from hawk.errors import ClusterError
 
@@ -143,5 +142,5 @@ async def remove_job(cluster: Cluster, name: str, uid: str, *, patience: float =
 
 def age(item: dict[str, Any], now: float) -> float:
     """Seconds since an object was made, at a time of the API server's clock (seconds since the epoch)."""
-    made = parse(item["metadata"].get("creationTimestamp"))
+    made = parse_time(item["metadata"].get("creationTimestamp"))
     return now - made.timestamp() if made is not None else 0.0

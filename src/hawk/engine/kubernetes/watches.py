@@ -13,8 +13,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hawk.core.cluster import RUNNER, SANDBOX, Pod, parse
+from hawk.core.cluster import RUNNER, SANDBOX, Pod
 from hawk.core.cluster_why import End, how_ended, why_not_started
+from hawk.core.text import parse_time
 from hawk.engine.kubernetes import names, parsing
 from hawk.engine.kubernetes.books import Book
 from hawk.errors import ClusterError
@@ -169,7 +170,7 @@ class Watches:
         return end is not None and end.end is End.DISRUPTED and not pod.events
 
     def _age(self, since: str | None) -> float:
-        at = parse(since)
+        at = parse_time(since)
         return (self._now() - at).total_seconds() if at is not None else 0.0
 
     # --- what an earlier runner left

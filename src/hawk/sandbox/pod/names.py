@@ -13,16 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hawk import __version__
+from hawk.kube.names import APP, CREATED_BY, NAME, VERSION
+from hawk.kube.names import COMPONENT as COMPONENT
+from hawk.kube.names import JOB as JOB
+from hawk.kube.names import SERVICE as SERVICE
+from hawk.kube.names import fit as fit
 
-APP = {"app.kubernetes.io/name": "hawk", "app.kubernetes.io/managed-by": "hawk"}
-COMPONENT = "app.kubernetes.io/component"
 SANDBOX = "sandbox"
-JOB, SAMPLE, ATTEMPT, SERVICE = "hawk/job", "hawk/sample", "hawk/attempt", "hawk/service"
+SAMPLE, ATTEMPT = "hawk/sample", "hawk/attempt"
 RUNNER, NETWORK, GROUP, WARM = "hawk/runner", "hawk/network", "hawk/group", "hawk/warm"
 PROCESS = "hawk/runner-process"
 """Annotation: the process whose sandbox it is, as `host/pid/start`."""
 
-ALL = f"app.kubernetes.io/name=hawk,{COMPONENT}={SANDBOX}"
+ALL = f"{NAME}=hawk,{COMPONENT}={SANDBOX}"
 """Selects every sandbox of a namespace."""
 
 _LABEL = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -51,7 +54,7 @@ class Owner:
         result = {
             **APP,
             COMPONENT: SANDBOX,
-            "app.kubernetes.io/version": label(__version__),
+            VERSION: label(__version__),
             RUNNER: self.runner,
         }
         return result | ({JOB: label(self.job)} if self.job else {})
@@ -60,7 +63,7 @@ class Owner:
         """The metadata of an object."""
         notes = {PROCESS: self.process, **annotations}
         if self.created_by:
-            notes["hawk/created-by"] = self.created_by
+            notes[CREATED_BY] = self.created_by
         result: dict[str, Any] = {
             "name": name,
             "labels": {**labels, **self.labels()},
@@ -117,15 +120,6 @@ def this_host(environ: Mapping[str, str] | None = None) -> str:
     """The host part of this process's annotation."""
     env = os.environ if environ is None else environ
     return env.get("HAWK_POD_NAME") or socket.gethostname()
-
-
-def fit(name: str) -> str:
-    """A name that Kubernetes takes: at most 63 small letters, digits and `-`; what is cut is told apart by a hash."""
-    clean = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "x"
-    if len(clean) <= 63 and clean == name:
-        return clean
-    tail = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{clean[:54].rstrip('-')}-{tail}"
 
 
 def label(value: str) -> str:

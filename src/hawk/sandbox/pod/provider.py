@@ -96,7 +96,7 @@ class PodSandbox(SandboxEnvironment):
                 from hawk.sandbox.pod.group import open_group
 
                 group = await open_group(site, parsed, name=name, about=about, say=saying.say)
-            tell(group)  # type: ignore[arg-type]  # it asks for facts alone
+            tell(group)
         return cls._of(parsed, group)
 
     @classmethod
@@ -123,7 +123,7 @@ class PodSandbox(SandboxEnvironment):
             try:
                 await group.close()
             finally:
-                registry.closed(group)  # type: ignore[arg-type]  # the same
+                registry.closed(group)
 
     @override
     @classmethod
@@ -260,11 +260,8 @@ def _result(
         return _not_started(done.note, cwd, user)
     if done.code == 126 and "permission denied" in stderr.lower()[-300:]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), cmd[0])
-    for trouble in hit:
-        text = troubles.TEXTS[trouble]
-        stderr += f"{'' if not stderr or stderr.endswith(chr(10)) else chr(10)}[sandbox] {trouble}: {text}\n"
-        troubles.record(trouble)
-    return ExecResult(done.code == 0, done.code, done.stdout.decode(errors="replace"), stderr)
+    said = troubles.told(stderr, hit)
+    return ExecResult(done.code == 0, done.code, done.stdout.decode(errors="replace"), said)
 
 
 def _not_started(stage: str, cwd: str | None, user: str | None) -> ExecResult[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hawk.config.cluster import load_cluster_settings
 from hawk.errors import ClusterError
+from hawk.sandbox.holding import Holders
 from hawk.sandbox.pod import names, network
 from hawk.sandbox.pod.guard import Guard
 from hawk.sandbox.pod.manifest import Defaults
@@ -121,7 +122,6 @@ class Site:
 
 
 _sites: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Site]] = weakref.WeakKeyDictionary()
-_holders: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
 
 connecting: Callable[[], Awaitable[Cluster]] | None = None
 """Where the connection comes from, in tests; the environment says it otherwise."""
@@ -165,20 +165,6 @@ async def _make() -> Site:
     return site
 
 
-def hold() -> None:
-    """Keep the site of the running loop until as many `release` as `hold` were called."""
-    loop = asyncio.get_running_loop()
-    _holders[loop] = _holders.get(loop, 0) + 1
-
-
-async def release() -> None:
-    """The reverse of `hold`; the last one ends the site."""
-    loop = asyncio.get_running_loop()
-    _holders[loop] -= 1
-    if _holders[loop] == 0:
-        await close()
-
-
 async def close() -> None:
     """End the site of the running loop, if there is one."""
     task = _sites.pop(asyncio.get_running_loop(), None)
@@ -188,3 +174,7 @@ async def close() -> None:
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError, ClusterError):
         await (await task).close()
+
+
+_holders = Holders(close)
+hold, release = _holders.hold, _holders.release

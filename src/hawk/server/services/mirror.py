@@ -49,24 +49,17 @@ class _Copy:
         self.changed: dict[str, Stamp] = {}
         self.gone: set[str] = set()
         self.due: dict[str, float] = {}
-        self.known: set[str] = set()
 
     def look(self, *, everything: bool) -> None:
-        first = not self.known and not self.changed
         changed, removed = self.scanner.look(everything=everything)
-        if first:
-            changed = {
-                path: stamp for path, stamp in changed.items() if not _stored(stamp, self.there.get(path))
-            }
-            self.known = set(self.scanner.stamps())
-        self.known |= changed.keys()
-        self.changed |= changed
+        there, self.there = (
+            self.there,
+            {},
+        )  # at the first look only: what is stored later is known by its stamp
+        self.changed |= {p: stamp for p, stamp in changed.items() if not _stored(stamp, there.get(p))}
         for path in removed:
             self.changed.pop(path, None)
-            if path in self.known:
-                self.known.discard(path)
-                self.gone.add(path)
-        self.gone -= self.changed.keys()
+        self.gone = (self.gone | removed) - self.changed.keys()
 
     @property
     def settled(self) -> bool:
@@ -95,7 +88,7 @@ class Mirror:
         self._pool = ThreadPoolExecutor(AT_ONCE, "hawk-mirror")
         self._thread = threading.Thread(target=self._run, name="hawk-mirror", daemon=True)
         self._backlog: list[str] = []
-        self._later: list[tuple[str, str]] = []
+        self._later: list[tuple[str, str, int]] = []
         self.problem: str | None = None
 
     def start(self, ended: Iterable[str]) -> None:
@@ -140,9 +133,9 @@ class Mirror:
                 continue
             _log.info("bringing back %s from %s: %d files", job_id, self.bucket.url, len(files))
             now = [p for p, held in files.items() if held.size <= LARGE and p != "job.json"]
-            list(self._pool.map(lambda path: self.bucket.get(job_id, path, target / path), now))  # noqa: B023
+            list(self._pool.map(lambda p: self.bucket.get(job_id, p, target / p, size=files[p].size), now))  # noqa: B023
             self.bucket.get(job_id, "job.json", target / "job.json")  # with it the job exists
-            self._later += [(job_id, path) for path, held in files.items() if held.size > LARGE]
+            self._later += [(job_id, path, held.size) for path, held in files.items() if held.size > LARGE]
             back.append(job_id)
         return back
 
@@ -161,8 +154,9 @@ class Mirror:
             try:
                 self._remove()
                 self._fetch()
-                for job_id in self._wanted():
-                    self._copy(job_id, last=last)
+                running = set(self._running())
+                for job_id in self._wanted(running):
+                    self._copy(job_id, over=job_id not in running, last=last)
                 self.problem = None
             except StorageError as ex:
                 if self.problem is None:
@@ -176,23 +170,18 @@ class Mirror:
             self._wake.wait(PERIOD if self.problem is None else 5 * PERIOD)
             self._wake.clear()
 
-    def _wanted(self) -> list[str]:
+    def _wanted(self, running: set[str]) -> list[str]:
         """Jobs in flight, and those that have ended since and are not all stored."""
-        running = set(self._running())
         with self._lock:
-            for job_id, copy in list(self._copies.items()):
-                if job_id not in running and copy.settled and not copy.path.exists():
-                    del self._copies[job_id]
             earlier = {self._backlog.pop() for _ in range(min(AT_ONCE, len(self._backlog)))}
             return sorted(running | self._copies.keys() | earlier)
 
-    def _copy(self, job_id: str, *, last: bool) -> None:
+    def _copy(self, job_id: str, *, over: bool, last: bool) -> None:
         copy = self._copies.get(job_id)
         if copy is None:
             copy = _Copy(self._root / job_id, self.bucket.files(job_id))
             with self._lock:
                 self._copies[job_id] = copy
-        over = job_id not in set(self._running())
         try:
             copy.look(everything=over or last)
         except FileNotFoundError:
@@ -227,15 +216,14 @@ class Mirror:
     def _remove(self) -> None:
         for job_id in list(self._doomed):
             self.bucket.remove(job_id)
-            if not self.bucket.files(job_id):
-                self._doomed.discard(job_id)
+            self._doomed.discard(job_id)
 
     def _fetch(self) -> None:
         """Large files of what was brought back, a few at each look, so that copying goes on."""
-        for job_id, path in self._later[:AT_ONCE]:
+        for job_id, path, size in self._later[:AT_ONCE]:
             target = self._root / job_id / path
             if (self._root / job_id).exists() and not target.exists():
-                self.bucket.get(job_id, path, target)
+                self.bucket.get(job_id, path, target, size=size)
         del self._later[:AT_ONCE]
 
 

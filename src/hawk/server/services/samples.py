@@ -10,12 +10,13 @@ import msgspec
 
 from hawk.bridge.evallog import LogUnreadable, read_sample
 from hawk.core.snapshot import Sample, Task
+from hawk.core.text import parse_time
 from hawk.errors import NotFoundError
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.registry import Registry
 from hawk.store import queries
 from hawk.store.database import Database
-from hawk.store.importer import parse_time, sample_status
+from hawk.store.importer import sample_status
 from hawk.store.items import SampleItem, SampleRef, ScoreItem
 from hawk.store.rundir import RunDir
 
