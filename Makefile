@@ -21,6 +21,8 @@ UV := $(shell command -v uv 2>/dev/null)
 VENV := $(if $(filter environment command,$(firstword $(origin PYTHON))),.venvs/$(VERSION),.venv)
 BIN := $(VENV)/bin
 DEMO_HOME := $(CURDIR)/.hawk/demo
+# Tests wait for jobs more than they compute: three at once for two cores.
+TESTS_AT_ONCE := $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( (cores * 3 + 1) / 2 )))
 ARGS ?=
 
 # Inherited, it would make every start of `hawk` compile its modules again.
@@ -40,7 +42,7 @@ demo: $(VENV)/.installed
 	$(BIN)/hawk eval-set examples/quickstart.yaml --wait
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(TESTS_AT_ONCE) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -27,11 +27,15 @@ class Counted(ModelAPI):
 
 
 @solver
-def in_steps(ledger: str, seconds: float) -> Solver:
+def in_steps(ledger: str, seconds: float, gate: str = "") -> Solver:
+    """`gate`: a file without which no sample but the first goes on."""
+
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         name = f"{state.metadata['task']}/{state.sample_id}/{state.epoch}"
         _write(ledger, f"begin {name}")
         position = int(str(state.sample_id).removeprefix("s"))
+        while gate and position and not Path(gate).exists():
+            await asyncio.sleep(0.05)
         for _ in range(4):
             await asyncio.sleep(seconds * (1 + position) / 4)
             state = await generate(state)
@@ -46,16 +50,16 @@ def _write(ledger: str, line: str) -> None:
         f.write(f"{line} {os.getpid()}\n")
 
 
-def _task(name: str, ledger: str, samples: int, seconds: float) -> Task:
+def _task(name: str, ledger: str, samples: int, seconds: float, gate: str) -> Task:
     dataset = [Sample(id=f"s{i}", input="?", target="42", metadata={"task": name}) for i in range(samples)]
-    return Task(dataset=dataset, solver=in_steps(ledger, seconds), scorer=includes())
+    return Task(dataset=dataset, solver=in_steps(ledger, seconds, gate), scorer=includes())
 
 
 @task
-def left(ledger: str, samples: int = 4, seconds: float = 0.6) -> Task:
-    return _task("left", ledger, samples, seconds)
+def left(ledger: str, samples: int = 4, seconds: float = 0.6, gate: str = "") -> Task:
+    return _task("left", ledger, samples, seconds, gate)
 
 
 @task
-def right(ledger: str, samples: int = 4, seconds: float = 0.6) -> Task:
-    return _task("right", ledger, samples, seconds)
+def right(ledger: str, samples: int = 4, seconds: float = 0.6, gate: str = "") -> Task:
+    return _task("right", ledger, samples, seconds, gate)

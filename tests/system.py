@@ -20,11 +20,14 @@ from typing import Any, TypeVar
 import msgspec
 import psutil
 
+from hawk.bridge.keptsample import find_samples
 from hawk.client import HawkClient
 from hawk.core.snapshot import Snapshot
 from hawk.engine.starts import Template
 from hawk.errors import HawkError
+from hawk.store.attempts import read_results
 from hawk.store.locks import holder
+from hawk.store.marks import belongs
 from hawk.store.rundir import RunDir
 
 T = TypeVar("T")
@@ -41,6 +44,17 @@ def until(what: str, probe: Callable[[], T | None], timeout: float = 60.0, perio
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout:g} s: {what}")
         time.sleep(period)
+
+
+def safe(run: RunDir) -> dict[str, str]:
+    """Uuids of attempts, by `task/sample/attempt`, whose result is in a run directory and whose record is in its logs."""
+    logged = find_samples(run.logs)
+    results, _ = read_results(run)
+    return {
+        f"{r.pair.task}/{r.pair.sample}/{r.attempt}": r.uuid
+        for r in results
+        if r.uuid is not None and r.uuid in logged
+    }
 
 
 @functools.cache
@@ -233,11 +247,11 @@ class System:
 
     def processes(self, job_id: str) -> list[psutil.Process]:
         """Every living process that belongs to the job."""
-        pids = {self.supervisor(job_id), *self.workers(job_id)}
+        run, pids = self.run_dir(job_id), {self.supervisor(job_id), *self.workers(job_id)}
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                marked = process.environ().get("HAWK_JOB_ID") == job_id
+                marked = belongs(process.environ(), run)
                 if (marked or process.pid in pids) and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found

@@ -15,32 +15,46 @@ SOURCE = Path(__file__).parents[1] / "src" / "hawk"
 MAY_IMPORT = {
     "core": {"config"},
     "config": set(),
+    "parcel": {"core", "config"},
     "bridge": {"evals", "core", "config"},
     "store": {"bridge", "core", "config"},
     "images": {"sandbox", "core", "config"},
     "kube": {"core", "config"},
     "link": {"store", "core", "config"},
-    "runner": {"bridge", "sandbox", "store", "core", "config", "middleman", "link"},
+    "runner": {"bridge", "sandbox", "store", "core", "config", "middleman", "link", "parcel", "kube"},
     "middleman": {"store", "core", "config"},
     "sandbox": {"bridge", "kube", "core", "config"},
     "evals": {"sandbox", "core", "config"},
     "engine": {"sandbox", "store", "core", "config", "kube", "link", "middleman"},
-    "server": {"engine", "store", "core", "config", "bridge", "middleman", "link"},
-    "cli": {"client", "core", "config", "sandbox", "evals", "middleman", "store", "kube", "images"},
+    "server": {"engine", "store", "core", "config", "bridge", "middleman", "link", "parcel"},
+    "cli": {"client", "core", "config", "sandbox", "evals", "middleman", "store", "kube", "images", "parcel"},
     "client": {"core", "config"},
 }
 """Folder of `hawk` to the folders it may import; `errors` and the package itself are everybody's."""
 
-COMMON_GROUND = {"actions", "rundir", "locks", "stoprequests", "attempts", "desk", "disks", "stacks", "tails"}
+COMMON_GROUND = {
+    "actions",
+    "rundir",
+    "locks",
+    "marks",
+    "stoprequests",
+    "attempts",
+    "borrowed",
+    "desk",
+    "disks",
+    "sockets",
+    "stacks",
+    "tails",
+}
 """Files of the store without a database: the run directory is common ground of server, engine and runner."""
 
 OPEN_DOORS = {
     "runner": {"presence", "calls", "tokens"},
-    "server": {"presence", "calls"},
+    "server": {"presence", "calls", "shared_spans"},
     "engine": {"tokens", "keys"},
     "cli": {"presence", "calls", "keys", "catalog", "pricelist", "settings", "probe"},
 }
-"""Files of the middleman for others: where it is, what it is asked, a job's token, what an operator sets up."""
+"""Files of the middleman for others: where it is, what it is asked, a job's token, its spans, what an operator sets up."""
 
 
 FILES_OF_THE_CLI = {"bundles", "evidence"}

@@ -157,3 +157,23 @@ def test_nothing_can_be_slipped_into_a_request() -> None:
         connection.close()
     with pytest.raises(AuthError):
         HawkClient("http://127.0.0.1:1", "a\r\nX: y")
+
+
+def test_the_answer_of_one_that_does_not_wait_for_a_whole_body_is_heard() -> None:
+    """As a proxy that takes no large bodies: it answers, and hangs up."""
+    refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno"
+    with answering(refusal) as (port, _):
+        connection = Connection("127.0.0.1", port, tls=False, timeout=10)
+        parts = (bytes(1 << 20) for _ in range(256))
+        answer = connection.request("PUT", "/x", {"Content-Length": str(1 << 28)}, parts=parts)
+        assert (answer.status, answer.read()) == (413, b"no")
+
+
+def test_a_body_that_breaks_off_is_an_unavailable_server() -> None:
+    parts = (bytes(1 << 20) for _ in range(256))
+    with (
+        answering(b"") as (port, _),
+        HawkClient(f"http://127.0.0.1:{port}", "token") as client,
+        pytest.raises(ServerUnavailableError),
+    ):
+        client.send_source("0" * 64, parts, 1 << 28)

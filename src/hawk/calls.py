@@ -5,7 +5,7 @@ On the standard library alone: importing an HTTP package costs more than the cal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -97,6 +97,33 @@ class Caller:
             if not reused or isinstance(ex, TimeoutError):
                 raise self._unavailable(ex) from ex
             answer = self._again(method, with_query(path, query), data, headers)
+        if answer.status >= 400:
+            raise _error(answer)
+        return answer
+
+    def upload(self, path: str, parts: Iterable[bytes], size: int, kind: str) -> Answer:
+        """Put a body that is sent bit by bit, on a connection of its own.
+
+        Args:
+            parts: Altogether `size` bytes.
+            kind: Its media type.
+
+        Raises:
+            HawkError: What the server answered, as the class it was raised with.
+            ServerUnavailableError: No connection, or it broke.
+        """
+        self.close()
+        connection = None
+        try:
+            connection = self._connect(self._timeout)
+            headers = {"Content-Type": kind, "Content-Length": str(size)}
+            response = connection.request("PUT", self._prefix + path, self._headers(headers), parts=parts)
+            answer = Answer(response.status, response.headers, response.read())
+        except OSError as ex:
+            raise self._unavailable(ex) from ex
+        finally:
+            if connection is not None:
+                connection.close()
         if answer.status >= 400:
             raise _error(answer)
         return answer

@@ -6,7 +6,7 @@ reached is `ServerUnavailableError`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,6 +55,22 @@ class HawkClient(Caller):
     def submit(self, body: Mapping[str, Any]) -> Submitted:
         """Start an eval set, resume one, or find it running already. `body` as `POST /eval_sets/` takes it."""
         return self.json("POST", "/eval_sets/", Submitted, body=body)
+
+    def has_source(self, digest: str) -> bool:
+        """Whether the server has an archive of yours; it keeps it then until a submit can name it."""
+        try:
+            return self.call("GET", f"/sources/{segment(digest)}").status == 200
+        except NotFoundError:
+            return False
+
+    def send_source(self, digest: str, parts: Iterable[bytes], size: int) -> None:
+        """Send an archive of files (`hawk.parcel.packing`), bit by bit.
+
+        Raises:
+            StorageError: The server has no room.
+            ServerUnavailableError: The connection broke; it may be sent again.
+        """
+        self.upload(f"/sources/{segment(digest)}", parts, size, "application/octet-stream")
 
     def stop(self, eval_set_id: str, action: StopAction, sample_uuid: str | None = None) -> Stopped:
         body = {"sample_uuid": sample_uuid, "action": action}
@@ -308,3 +324,11 @@ class HawkClient(Caller):
 
     def version(self) -> str:
         return str(self.json("GET", "/version", dict[str, Any]).get("version", "unknown"))
+
+    def place(self) -> str | None:
+        """Which disk the server sees (`hawk.config.place`); None for a server that does not say, and takes no files."""
+        try:
+            found = self.json("GET", "/version", dict[str, Any]).get("place")
+        except NotFoundError:
+            return None
+        return found if isinstance(found, str) else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -108,9 +108,19 @@ class Connection:
         self._socket.settimeout(seconds)
 
     def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        parts: Iterable[bytes] = (),
     ) -> Response:
-        """Send a request and read the answer up to its body."""
+        """Send a request and read the answer up to its body.
+
+        Args:
+            parts: A body that is sent bit by bit; `headers` say how long it is.
+        """
         sent = {"Host": self._host, "Accept-Encoding": "identity", **headers}
         if body is not None or method == "POST":
             sent["Content-Length"] = str(len(body or b""))
@@ -118,7 +128,19 @@ class Connection:
         if not all(line.isprintable() for line in lines):
             raise ValueError("a control character in a request")
         self._socket.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b""))
+        try:
+            for part in parts:
+                self._socket.sendall(part)
+        except (BrokenPipeError, ConnectionResetError) as ex:
+            return self._early(ex)
         return Response(self._stream)
+
+    def _early(self, ex: OSError) -> Response:
+        """The answer of one that hung up before it had everything, if it said anything."""
+        try:
+            return Response(self._stream)
+        except OSError:
+            raise ex from None
 
     def close(self) -> None:
         self._stream.close()

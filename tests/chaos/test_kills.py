@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -112,43 +111,41 @@ def test_a_supervisor_killed_while_it_enumerates_is_started_again(system: System
 
 @pytest.mark.parametrize("moment", MOMENTS if EVERY else [in_the_middle])
 def test_jobs_run_on_without_a_server_and_the_next_one_adopts_them(
-    tmp_path: Path, moment: Callable[[System, str], bool]
+    system: System, moment: Callable[[System, str], bool]
 ) -> None:
-    with running(tmp_path) as own:
-        own.submit("orphan")
-        until(moment.__name__, lambda: moment(own, "orphan"))
-        supervisor = own.supervisor("orphan")
-        own.kill_server()
-        assert supervisor is None or own.supervisor("orphan") in (supervisor, None)
-        completed = own.completed("orphan")
-        own.start()
-        check_end(own, "orphan", completed)
+    job = f"orphan-{moment.__name__}".replace("_", "-")
+    system.submit(job)
+    until(moment.__name__, lambda: moment(system, job))
+    supervisor = system.supervisor(job)
+    system.kill_server()
+    assert supervisor is None or system.supervisor(job) in (supervisor, None)
+    completed = system.completed(job)
+    system.start()
+    check_end(system, job, completed)
 
 
-def test_everything_killed_at_once_goes_on_with_the_next_server(tmp_path: Path) -> None:
-    with running(tmp_path) as own:
-        own.submit("all")
-        until("the middle", lambda: in_the_middle(own, "all"))
-        completed = own.completed("all")
-        own.kill_server()
-        kill_supervisor_and_workers(own, "all")
-        torn_writes(own, "all")
-        own.start()
-        check_end(own, "all", completed)
+def test_everything_killed_at_once_goes_on_with_the_next_server(system: System) -> None:
+    system.submit("all")
+    until("the middle", lambda: in_the_middle(system, "all"))
+    completed = system.completed("all")
+    system.kill_server()
+    kill_supervisor_and_workers(system, "all")
+    torn_writes(system, "all")
+    system.start()
+    check_end(system, "all", completed)
 
 
-def test_a_supervisor_that_keeps_dying_is_given_up_with_a_reason(tmp_path: Path) -> None:
-    with running(tmp_path) as own:
-        own.submit("doomed", seconds=30.0)
-        until("it runs", lambda: at_start(own, "doomed"))
+def test_a_supervisor_that_keeps_dying_is_given_up_with_a_reason(system: System) -> None:
+    system.submit("doomed", seconds=30.0)
+    until("it runs", lambda: at_start(system, "doomed"))
 
-        def ended() -> bool:
-            kill(own.supervisor("doomed"))
-            return own.status("doomed").status.terminal
+    def ended() -> bool:
+        kill(system.supervisor("doomed"))
+        return system.status("doomed").status.terminal
 
-        until("it is given up", ended, period=0.3)
-        end = own.finish("doomed")
-        assert end.status == "failed"
-        assert "SIGKILL" in (end.reason or "")
-        assert end.remedy is not None
-        until("what was left is swept", lambda: own.leftovers("doomed") == [])
+    until("it is given up", ended, period=0.3)
+    end = system.finish("doomed")
+    assert end.status == "failed"
+    assert "SIGKILL" in (end.reason or "")
+    assert end.remedy is not None
+    until("what was left is swept", lambda: system.leftovers("doomed") == [])

@@ -109,6 +109,18 @@ async def test_each_verb_is_asked_for_and_a_refused_one_is_named(there: Namespac
     assert "create on jobs in group batch" in (jobs.remedy or "")
 
 
+async def test_who_may_nothing_is_told_how_to_get_all_at_once(there: Namespace) -> None:
+    assert one(await doctor_cluster._mine(there.cluster)).state is State.OK
+    there.refused = {("create", "jobs")}
+    *_, last = await doctor_cluster._mine(there.cluster)
+    assert last.state is State.MISSING
+    for part in ("-n test -f deploy/base/server-account.yaml", "--role=hawk-server"):
+        assert part in (last.remedy or "")
+    file = Path(__file__).parents[2] / "deploy/base/server-account.yaml"
+    assert "kind: Role, name: hawk-server" in file.read_text()
+    assert (Path(__file__).parents[2] / doctor_cluster.MANUAL).exists()
+
+
 async def test_an_accounts_permissions_are_asked_for_by_its_name(there: Namespace) -> None:
     missing = one(await look.account_permissions(there.cluster, "hawk-runner", RUNNER))
     assert (missing.state, missing.detail) == (State.MISSING, "There is no such ServiceAccount.")
@@ -217,6 +229,27 @@ async def test_a_volume_needs_a_class_or_is_there(there: Namespace) -> None:
     assert one(await deploy_check.storage(there.cluster)).detail == "hawk-server is bound"
 
 
+async def test_what_is_not_said_here_is_as_the_deployed_server_has_it(there: Namespace) -> None:
+    assert await deploy_check.deployed(there.cluster) == {}
+    env = [
+        {"name": "HAWK_KUBE_IMAGE", "value": "registry.example.org/hawk-runner:2"},
+        {"name": "HAWK_KUBE_PULL_SECRETS", "value": "pull"},
+        {"name": "HAWK_ACCESS_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hawk-server", "key": "token"}}},
+    ]
+    pod = {"spec": {"containers": [{"name": "server", "env": env}]}}
+    await there.add("Deployment", "hawk-server", spec={"template": pod})
+    found = await deploy_check.deployed(there.cluster)
+    assert found == {one["name"]: one["value"] for one in env[:2]}
+    there.answers["/apis/apps/v1/namespaces/test/deployments"] = (403, FORBIDDEN)
+    assert await deploy_check.deployed(there.cluster) == {}
+
+
+def test_what_is_to_be_done_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("secret a", "secret b")
+    deploy_check.show([Check(name, State.MISSING, "not there", "make them") for name in names])
+    assert "secret a, secret b\n  → make them" in capsys.readouterr().out
+
+
 async def test_a_trial_pod_is_removed_whatever_becomes_of_it(there: Namespace) -> None:
     async def fails(pod: dict[str, Any]) -> None:
         await there.fake.status(
@@ -286,6 +319,48 @@ def test_without_a_cluster_both_say_so_and_end_with_1(
         assert "/nowhere is not there" in done.stdout + done.stderr
     wrong = run("doctor", "--engine", "kubernetes", "--json", env={**env, "HAWK_KUBE_PULL_POLICY": "Often"})
     assert json.loads(wrong.stdout)["checks"][0]["state"] == "missing"
+
+
+@pytest.mark.parametrize(
+    ("change", "environ", "name", "says", "remedy"),
+    [
+        ({}, {"KUBECONFIG": "/nowhere"}, "kubeconfig", "/nowhere is not there", "Set KUBECONFIG"),
+        (None, {}, "kubeconfig", "is no kubeconfig", "Set KUBECONFIG"),
+        ({}, {"HAWK_KUBE_CONTEXT": "prod"}, "kubeconfig", "no context prod: it has c", "HAWK_KUBE_CONTEXT"),
+        ({"current-context": ""}, {}, "kubeconfig", "no current context: it has c", "HAWK_KUBE_CONTEXT"),
+        (
+            {"users": [{"name": "u", "user": {"exec": {"apiVersion": "v1", "command": "no-such-plugin"}}}]},
+            {},
+            "kubeconfig",
+            "the program no-such-plugin, which it signs in with, is not here",
+            "Set KUBECONFIG",
+        ),
+        ({}, {}, "api", "https://127.0.0.1:1 could not be reached to read its version", "kubectl version"),
+    ],
+)
+def test_a_cluster_that_can_not_be_asked_is_said_with_what_to_do(
+    nobody: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    change: dict[str, Any] | None,
+    environ: dict[str, str],
+    name: str,
+    says: str,
+    remedy: str,
+) -> None:
+    path = nobody("https://127.0.0.1:1")
+    path.write_text("" if change is None else json.dumps({**json.loads(path.read_text()), **change}))
+    for variable in ("HAWK_KUBE_CONTEXT", "HAWK_KUBE_NAMESPACE", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in {"KUBECONFIG": str(path), **environ}.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(look, "PATIENCE", 0.1)
+    found = doctor_cluster.run_checks()[-1]
+    assert (found.name, found.state) == (name, State.MISSING)
+    assert says in found.detail
+    assert remedy in (found.remedy or "")
+    assert "object at 0x" not in found.detail
+    assert capfd.readouterr().err == ""
 
 
 def test_secrets_are_made_afresh_and_for_one_database(run: Run, env: dict[str, str], tmp_path: Path) -> None:

@@ -264,6 +264,9 @@ def test_the_command_says_what_it_made_and_what_is_wrong(
     assert "images import" in done.stderr
     wrong = CliRunner().invoke(cli, ["image", *args, "--apt", "git"])
     assert isinstance(wrong.exception, UsageError)
+    both = CliRunner().invoke(cli, ["image", *args, "--package", "anthropic"])
+    assert isinstance(both.exception, UsageError)
+    assert "has to list anthropic" in both.exception.message
     missing = run("image", "build", "--base", "./nowhere.tar", env=env)
     assert missing.returncode == 2
     assert "no base 'nowhere.tar'" in missing.stderr

@@ -4,19 +4,21 @@ import msgspec
 
 from hawk.cli import watch_model as model
 from hawk.cli import watch_plain
+from hawk.cli.watch_concerns import concerns, waits
+from hawk.cli.watch_troubles import troubles
 from hawk.core.snapshot import Activity, ModelUse, Progress, SandboxFacts, Snapshot, Task
 from hawk.core.states import ActivityType, JobStatus, SamplePhase
 from tests.cli.snapshots import NOW, at, busy, count, ended, large, sample
 
 
 def test_attempts_are_ranked_by_how_much_they_need_a_person() -> None:
-    found, more = model.concerns(busy(), NOW, 10)
+    found, more = concerns(busy(), NOW, 10)
     assert [c.sample for c in found] == ["frozen", "retrying", "idle", "broken", "long", "quick"]
     assert more == 0
 
 
 def test_each_concern_says_what_it_waits_for_and_how_long() -> None:
-    texts = {c.sample: c.text for c in model.concerns(busy(), NOW, 10)[0]}
+    texts = {c.sample: c.text for c in concerns(busy(), NOW, 10)[0]}
     assert texts["retrying"].startswith("waits to retry RateLimitError 429 for 5m 00s, 15m 00s to go")
     assert "7 HTTP retries" in texts["retrying"]
     assert "calls SSFFF" in texts["retrying"]
@@ -36,7 +38,7 @@ def test_limits_that_a_sandbox_has_hit_stand_first() -> None:
         sample("c", SamplePhase.RUNNING, activity=activity, sandbox=lost),
         sample("d", SamplePhase.RUNNING, activity=activity, sandbox=SandboxFacts("z.default")),
     ]
-    assert {c.sample: c.text for c in model.concerns(snapshot, NOW, 10)[0]} == {
+    assert {c.sample: c.text for c in concerns(snapshot, NOW, 10)[0]} == {
         "a": "disk_full · oom_killed ×2 · tool bash for 3s",
         "b": "disk_full · oom_killed ×2 · no more room",
         "c": "sandbox lost · tool bash for 3s",
@@ -49,13 +51,13 @@ def test_what_attempts_wait_for_is_said_where_it_is_more_than_their_turn() -> No
     waiting = [sample(name, SamplePhase.WAITING, reason="queued") for name in "ab"]
     snapshot.tasks[0].samples = waiting
     snapshot.tasks[0].progress = count(waiting, 2)
-    assert model.waits(snapshot) == []
+    assert waits(snapshot) == []
     assert list(watch_plain.changes(snapshot, snapshot, NOW)) == []
     other = msgspec.json.decode(msgspec.json.encode(snapshot), type=Snapshot)
     for row in other.tasks[0].samples:
         row.reason = "building its sandbox's setup layer (packages \x1b[2Jjq)"
     line = "coding: 2 waiting: building its sandbox's setup layer (packages jq)"
-    assert model.waits(other) == [line]
+    assert waits(other) == [line]
     assert line in watch_plain.render(other, NOW)
     assert list(watch_plain.changes(snapshot, other, NOW)) == [line]
     assert list(watch_plain.changes(other, other, NOW)) == []
@@ -65,12 +67,12 @@ def test_every_activity_has_words() -> None:
     for kind in ActivityType:
         snapshot = busy()
         snapshot.tasks[0].samples = [sample("a", SamplePhase.RUNNING, activity=Activity(kind, "x", at(5)))]
-        assert model.concerns(snapshot, NOW, 1)[0][0].text.endswith("x for 5s")
+        assert concerns(snapshot, NOW, 1)[0][0].text.endswith("x for 5s")
 
 
 def test_times_go_on_between_two_snapshots() -> None:
     later = NOW + timedelta(seconds=60)
-    texts = {c.sample: c.text for c in model.concerns(busy(), later, 10)[0]}
+    texts = {c.sample: c.text for c in concerns(busy(), later, 10)[0]}
     assert texts["quick"] == "tool bash for 1m 03s"
     assert "for 6m 00s, 14m 00s to go" in texts["retrying"]
 
@@ -121,7 +123,7 @@ def test_tasks_of_one_name_are_told_apart_by_model() -> None:
 
 
 def test_trouble_with_workers_and_sources_is_said() -> None:
-    lines = model.troubles(busy(), NOW)
+    lines = troubles(busy(), NOW)
     assert "worker 0 restarted 1 x (killed by signal 9)" in lines
     assert "worker 1 has not answered for 20s" in lines
     assert "metrics unavailable: no answer" in lines
@@ -129,7 +131,7 @@ def test_trouble_with_workers_and_sources_is_said() -> None:
 
 def test_trouble_reasons_have_words() -> None:
     snapshot = Snapshot("j", trouble_reason="OOMKilled")
-    assert model.troubles(snapshot, NOW) == ["runner out of memory (OOMKilled)"]
+    assert troubles(snapshot, NOW) == ["runner out of memory (OOMKilled)"]
 
 
 def test_a_bar_adds_up_and_shows_everything_that_exists() -> None:
@@ -183,4 +185,4 @@ def test_what_a_job_spends_on_models_is_said_in_one_line() -> None:
     shown = "1,200 model calls · 34,567 tokens · $1.50 · 3 in flight · 2 waiting for the provider"
     assert model.models_text(snapshot).startswith(shown)
     snapshot.models = ModelUse(problem="the middleman does not answer: \x1b[31mno")
-    assert any("does not answer: " in line and "\x1b" not in line for line in model.troubles(snapshot, NOW))
+    assert any("does not answer: " in line and "\x1b" not in line for line in troubles(snapshot, NOW))

@@ -321,6 +321,9 @@ def test_what_only_acts_on_a_cluster_is_said_elsewhere_only(folder: Path) -> Non
     there = load(folder, f"tasks: [problems.py@easy]\nengine: kubernetes\n{runner}")
     assert there.warnings == []
     assert data(there)["engine"] == "kubernetes"
+    (spread,) = load(folder, "tasks: [problems.py@easy]\nrunner: {workers: pods}\n").warnings
+    assert "runner: workers only act on a cluster" in spread
+    assert load(folder, "tasks: [problems.py@easy]\nrunner: {workers: processes}\n").warnings == []
     (here,) = load(folder, f"tasks: [problems.py@easy]\n{runner}").warnings
     assert "only act on a cluster" in here
 

@@ -20,6 +20,7 @@ from hawk.config.providers import (
     names_of,
     provider_of,
 )
+from hawk.config.smallrequest import small_request
 
 URL = "http://127.0.0.1:4000"
 TOKEN = "header.claims.signature"
@@ -181,3 +182,25 @@ def test_the_sdks_send_requests_below_their_base_url() -> None:
         base = client_environment(URL, TOKEN, [provider])[provider.url_variables[0]]
         client: Any = sdk(base_url=base, api_key=TOKEN)
         assert client._prepare_url(path).path == f"/{provider.name}{provider.prefix}{path}"
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "at_the_provider"),
+    [
+        ("openai/gpt-5", "/v1/chat/completions", "/chat/completions"),
+        ("anthropic/claude-x", "/v1/messages", "/v1/messages"),
+        ("google/models/gemini-x", "/v1beta/models/gemini-x:generateContent", None),
+        ("groq/llama", "/openai/v1/chat/completions", None),
+        ("mistral/large", "/v1/chat/completions", None),
+        ("perplexity/sonar", "/v1/responses", "/responses"),
+    ],
+)
+def test_a_probe_asks_where_clients_ask(model: str, path: str, at_the_provider: str | None) -> None:
+    found = provider_of(model)
+    assert found is not None
+    provider = find_provider(found[0])
+    assert provider is not None
+    asked, body = small_request(provider, found[1])
+    assert asked == path
+    assert path.removeprefix(provider.prefix) == (at_the_provider or path)
+    assert "Say ok." in str(body)

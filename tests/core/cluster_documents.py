@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hawk.core.cluster import Event, Job, Pod, PodsSeen
-from hawk.engine.kubernetes import parsing
+from hawk.kube import parsing
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 

@@ -9,19 +9,22 @@ import pytest
 
 from hawk.core.cluster import Event, Pod, PodsSeen
 from hawk.core.cluster_why import how_ended, how_job_ended, why_not_started
-from hawk.core.diagnosis.causes import Severity
+from hawk.core.diagnosis.causes import Severity, Source
 from hawk.core.diagnosis.diagnose import explain
 from hawk.core.diagnosis.evidence import Attempt, Evidence, Job, TaskCount
 from hawk.core.diagnosis.pods import ended_how, fill
 from hawk.core.diagnosis.verdict import Verdict
 from hawk.core.snapshot import Progress, Snapshot
 from hawk.core.states import JobStatus, SamplePhase
+from hawk.kube import parsing
 from hawk.store.evidence import kept_diagnosis
 from hawk.store.rundir import RunDir, write_json
 from tests.core.cluster_documents import (
     NOW,
     QUOTA,
+    RUNS,
     ago,
+    container,
     disrupted,
     document,
     ended,
@@ -97,7 +100,7 @@ def test_a_mount_that_fails_is_told_by_its_event() -> None:
     item["status"]["containerStatuses"] = [
         {"name": "runner", "state": {"waiting": {"reason": "ContainerCreating"}}, "restartCount": 0}
     ]
-    from hawk.engine.kubernetes import parsing
+    from hawk.kube import parsing
 
     pod = parsing.pod(item)
     assert why_not_started(pod) is None
@@ -253,3 +256,38 @@ def test_times_are_the_local_clocks() -> None:
     found: Any = evidence.sandboxes[0].since
     assert found == "2026-05-01T11:59:50.000+00:00"
     assert QUOTA
+
+
+# --- workers with pods of their own
+
+
+@pytest.mark.parametrize(("running", "severity"), [(False, Severity.STUCK), (True, Severity.WARNING)])
+def test_pods_of_workers_that_do_not_start_are_named(running: bool, severity: Severity) -> None:
+    waiting = no_room(900, "worker", name="hawk-j-w1")
+    others = [parsing.pod(document("hawk-j-w0", "worker", "Running"))] if running else []
+    found = causes(at_work(), seen(runner(), *others, waiting, job=job()))
+    verdict = found["sandbox.unschedulable"]
+    assert (verdict.severity, verdict.subject) == (severity, "workers")
+    assert "the pod of 1 worker can't start" in verdict.what
+    assert "hawk-j-w1" in str(verdict.evidence)
+
+
+def test_a_node_that_does_not_answer_is_named_for_the_runner_and_for_sandboxes() -> None:
+    lost = {"type": "Ready", "status": "False", "lastTransitionTime": ago(50)}
+
+    def pod(name: str, component: str, **notes: str) -> Pod:
+        item = document(name, component, "Running", **notes)
+        item["status"] |= {"conditions": [lost], "containerStatuses": [container(component, RUNS)]}
+        return parsing.pod(item)
+
+    pods = seen(pod("r", "runner"), pod("b", "sandbox", task="swe", sample="s1", epoch="1"), job=job(age=100))
+    found = causes(at_work(attempt()), pods)
+    assert "its node node-1 does not answer" in found["runner.killed"].what
+    assert found["runner.killed"].severity is Severity.WARNING
+    silent = at_work(attempt())
+    silent.missing[Source.ENGINE] = "its supervisor has said nothing for 60 s"
+    assert causes(silent, pods)["runner.killed"].severity is Severity.STUCK
+    pods.problem = "the API is away"  # then what is known of the node is old
+    assert causes(silent, pods)["runner.killed"].severity is Severity.WARNING
+    pods.problem = None
+    assert any("its node node-1 does not answer" in v.what for v in found.values() if v.layer == "sandbox")

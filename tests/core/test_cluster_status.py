@@ -8,16 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawk.core.cluster import PodsSeen
-from hawk.core.cluster_status import payload
+from hawk.core.cluster import Pod, PodsSeen
+from hawk.core.cluster_status import payload, with_pods
+from hawk.core.cluster_why import lost_node
 from hawk.core.snapshot import Progress, Sample, SealedSnapshot, Snapshot, Task
 from hawk.core.states import JobStatus, Operation, SamplePhase
 from hawk.core.status import serve
+from hawk.kube import parsing
 from tests.core.cluster_documents import (
     NO_ROOM,
     NOW,
     QUOTA,
+    RUNS,
     ago,
+    container,
     disrupted,
     document,
     ended,
@@ -134,6 +138,32 @@ def test_a_runner_that_was_evicted_is_not_running() -> None:
     )
 
 
+def on_a_lost_node(component: str = "runner", **more: Any) -> Pod:
+    gone = {"type": "Ready", "status": "False", "lastTransitionTime": ago(60)}
+    item = document("r", component, "Running", **more)
+    item["status"] |= {"conditions": [gone], "containerStatuses": [container(component, RUNS)]}
+    return parsing.pod(item)
+
+
+def test_a_runner_whose_node_does_not_answer_is_stuck_once_it_is_silent() -> None:
+    pods = seen(on_a_lost_node(), job=job())
+
+    def heard(before: float) -> Snapshot:
+        at = (NOW - timedelta(seconds=before)).isoformat()
+        return with_pods(Snapshot("j", JobStatus.RUNNING, generated_at=at), pods, NOW)
+
+    assert heard(2).status is JobStatus.RUNNING
+    assert heard(60).status is JobStatus.STUCK
+    assert heard(60).reason == ("its runner is out of reach (NodeNotReady): its node node-1 does not answer")
+
+
+def test_a_pod_that_is_not_ready_by_itself_says_nothing_of_its_node() -> None:
+    pod = on_a_lost_node()
+    assert lost_node(pod) is not None
+    pod.containers[0].ready = False
+    assert lost_node(pod) is None
+
+
 def test_what_a_runner_of_an_earlier_launch_did_is_history() -> None:
     dead = runner("old", "Failed", ended(137, "OOMKilled"), age=5000)
     assert shown(seen(job=job(age=10), gone=[dead])).reason is None
@@ -231,7 +261,7 @@ def test_of_many_pods_those_in_trouble_are_shown() -> None:
 
 
 def test_hostile_text_is_made_harmless_and_short() -> None:
-    from hawk.engine.kubernetes import parsing
+    from hawk.kube import parsing
 
     item = document("box", "sandbox", "Pending", sample="\x1b[31mred\n\x07" + "x" * 2000)
     found = parsing.pod(item)
@@ -239,3 +269,20 @@ def test_hostile_text_is_made_harmless_and_short() -> None:
     assert found.sample_id.startswith("redx") or found.sample_id.startswith("red x")
     assert len(found.sample_id) <= 500
     assert QUOTA in (refused().events[0].message)
+
+
+# --- workers with pods of their own
+
+
+def test_a_job_whose_workers_all_wait_for_room_says_so() -> None:
+    waiting = [no_room(200, "worker", name=f"hawk-j-w{i}") for i in (0, 1)]
+    found = shown(seen(runner(), *waiting, job=job()), running())
+    assert (found.status, found.trouble_reason) == (JobStatus.WAITING_FOR_CAPACITY, "Unschedulable")
+    assert found.reason is not None
+    assert found.reason.startswith("its workers' pods wait for room")
+
+
+def test_a_job_of_which_one_worker_runs_goes_on() -> None:
+    works = parsing.pod(document("hawk-j-w0", "worker", "Running"))
+    found = shown(seen(runner(), works, no_room(900, "worker"), job=job()), running())
+    assert (found.status, found.reason) == (JobStatus.RUNNING, None)

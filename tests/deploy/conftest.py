@@ -39,3 +39,8 @@ def pod_specs(objects: tuple[dict[str, Any], ...]) -> dict[str, dict[str, Any]]:
         for one in objects
         if one["kind"] in ("Deployment", "StatefulSet", "Job")
     }
+
+
+def containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """All of a pod's containers, those that run first included."""
+    return [*spec.get("initContainers", ()), *spec["containers"]]

@@ -13,7 +13,7 @@ from hawk.cli.deploy_secrets import NAMES, PROVIDER_KEYS, manifest
 from hawk.config.settings import Settings
 from hawk.kube import permissions
 from hawk.server.gate import OPEN_PATHS
-from tests.deploy.conftest import OVERLAYS, of_kind, pod_specs, rendered
+from tests.deploy.conftest import OVERLAYS, containers, of_kind, pod_specs, rendered
 
 HERE = Path(__file__).parents[2]
 
@@ -52,7 +52,7 @@ def test_pods_are_restricted(objects: tuple[dict[str, Any], ...]) -> None:
         assert pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert spec.get("automountServiceAccountToken") is (name == "Deployment/hawk-server"), name
         assert spec["enableServiceLinks"] is False, name
-        for container in spec["containers"]:
+        for container in containers(spec):
             own = container["securityContext"]
             assert own["capabilities"] == {"drop": ["ALL"]}, name
             assert own["allowPrivilegeEscalation"] is False, name
@@ -81,17 +81,25 @@ def test_probes_ask_paths_that_are_open_on_ports_that_are_listened_on(
 
 
 def test_services_and_policies_select_pods_that_are_there(objects: tuple[dict[str, Any], ...]) -> None:
-    labels = [template["metadata"]["labels"] for template in pod_specs(objects).values()]
-    labels.append({"app.kubernetes.io/name": "hawk", "app.kubernetes.io/component": "runner"})
-    selectors = [one["spec"]["selector"] for one in of_kind(objects, "Service")]
-    selectors += [one["spec"]["podSelector"]["matchLabels"] for one in of_kind(objects, "NetworkPolicy")]
-    for selector in selectors:
-        assert any(selector.items() <= found.items() for found in labels), selector
-    for found in labels:  # and no pod of ours is without one
-        assert any(
-            one["spec"]["podSelector"]["matchLabels"].items() <= found.items()
-            for one in of_kind(objects, "NetworkPolicy")
-        ), found
+    pods = [template["metadata"]["labels"] for template in pod_specs(objects).values()]
+    made = [
+        {"app.kubernetes.io/name": "hawk", "app.kubernetes.io/component": name}
+        for name in ("runner", "worker")
+    ]
+    services = [{"matchLabels": one["spec"]["selector"]} for one in of_kind(objects, "Service")]
+    policies = [one["spec"]["podSelector"] for one in of_kind(objects, "NetworkPolicy")]
+    for selector in (*services, *policies):
+        assert any(selects(selector, labels) for labels in (*pods, *made)), selector
+    for labels in (*pods, *made):  # and no pod of ours is without one
+        assert any(selects(selector, labels) for selector in policies), labels
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    rules = selector.get("matchExpressions", ())
+    assert {rule["operator"] for rule in rules} <= {"In"}
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        labels.get(rule["key"]) in rule["values"] for rule in rules
+    )
 
 
 def test_addresses_in_settings_are_those_of_services(objects: tuple[dict[str, Any], ...]) -> None:
@@ -106,7 +114,13 @@ def test_addresses_in_settings_are_those_of_services(objects: tuple[dict[str, An
         match = re.fullmatch(r"http://([a-z-]+):(\d+)", said[name])
         assert match is not None
         assert (match[1], int(match[2])) in services
-    assert said["HAWK_KUBE_IMAGE"] == container["image"]
+    images = {
+        one["image"]
+        for name, template in pod_specs(objects).items()
+        for one in containers(template["spec"])
+        if name != "StatefulSet/hawk-postgres"
+    }
+    assert images == {said["HAWK_KUBE_IMAGE"]}
     assert container["image"].endswith(f":{__version__}")
 
 
@@ -116,7 +130,7 @@ def test_secrets_that_are_mounted_are_those_that_are_made(objects: tuple[dict[st
         for volume in template["spec"].get("volumes", ()):
             if "secret" in volume and not volume["secret"].get("optional"):
                 wanted.add((volume["secret"]["secretName"], None))
-        for container in template["spec"]["containers"]:
+        for container in containers(template["spec"]):
             for one in container.get("env", ()):
                 source = (one.get("valueFrom") or {}).get("secretKeyRef")
                 if source:
@@ -150,7 +164,7 @@ def test_variables_of_the_pods_exist(objects: tuple[dict[str, Any], ...]) -> Non
     """A setting that nothing reads is a setting that does not work."""
     source = "\n".join(path.read_text() for path in (HERE / "src/hawk").rglob("*.py"))
     for name, template in pod_specs(objects).items():
-        for container in template["spec"]["containers"]:
+        for container in containers(template["spec"]):
             for one in container.get("env", ()):
                 variable = one["name"]
                 if variable.startswith("HAWK_KUBE_"):
@@ -186,9 +200,22 @@ def test_no_account_may_read_all_secrets_or_give_itself_more() -> None:
     assert all(rule.plural != "secrets" for rule in permissions.RUNNER)
 
 
-def test_the_migration_is_named_after_the_version(objects: tuple[dict[str, Any], ...]) -> None:
-    (job,) = of_kind(objects, "Job")
-    assert job["metadata"]["name"] == f"hawk-migrate-{__version__.replace('.', '-')}"
+def test_the_schema_is_brought_to_the_version_before_the_server_starts(
+    objects: tuple[dict[str, Any], ...],
+) -> None:
+    (server,) = of_kind(objects, "Deployment", "hawk-server")
+    (first,) = server["spec"]["template"]["spec"]["initContainers"]
+    assert first["command"] == ["hawk", "server", "migrate"]
+
+
+def test_another_image_changes_nothing_that_can_not_be_changed(objects: tuple[dict[str, Any], ...]) -> None:
+    """`kubectl apply` of an overlay with another tag has to be let in: templates of Jobs are never."""
+    assert of_kind(objects, "Job") == []
+    (deployment,) = of_kind(objects, "Deployment", "hawk-server")
+    assert set(deployment["spec"]["selector"]["matchLabels"]) == {
+        "app.kubernetes.io/name",
+        "app.kubernetes.io/component",
+    }
 
 
 def test_the_engine_alone_needs_neither_server_nor_middleman() -> None:

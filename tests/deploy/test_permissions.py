@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from hawk import __version__
 from hawk.kube import trial
 from hawk.kube.kinds import KINDS
 from hawk.kube.permissions import RUNNER, SERVER, Rule, pairs
+from hawk.sandbox.pod.options import RUNNER_IMAGE
 
 SOURCE = Path(__file__).parents[2] / "src" / "hawk"
 
@@ -23,12 +24,12 @@ VERBS = {
     "delete_all": ("deletecollection",),
     "patch": ("patch",),
     "replace": ("update",),
-    "watch": ("list", "watch"),
+    "Watch": ("list", "watch"),
     "logs": ("get",),
     "exec": ("create", "get"),
     "open_exec": ("create", "get"),
 }
-"""Method of `hawk.kube.api.Cluster` to the verbs that its requests are."""
+"""Method of `hawk.kube.api.Cluster`, or `Watch` of one, to the verbs that its requests are."""
 
 SUBRESOURCES = {"logs": "log", "exec": "exec", "open_exec": "exec"}
 
@@ -51,9 +52,7 @@ def used(folder: str) -> set[tuple[str, str, str]]:
     for path in sorted((SOURCE / folder).glob("*.py")):
         tree = ast.parse(path.read_text())
         kinds = _many_kinds(tree)
-        for call in _calls(tree):
-            assert isinstance(call.func, ast.Attribute)
-            method = call.func.attr
+        for method, call in _calls(tree):
             for kind in _kinds_of(call, method, kinds, folder):
                 group, plural = KINDS[kind].group, KINDS[kind].plural
                 resource = f"{plural}/{SUBRESOURCES[method]}" if method in SUBRESOURCES else plural
@@ -63,15 +62,19 @@ def used(folder: str) -> set[tuple[str, str, str]]:
     return found
 
 
-def _calls(tree: ast.AST) -> Iterator[ast.Call]:
+def _calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Method and call; what is given to `Watch` after the cluster is what a method would be given."""
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id == "Watch":
+            yield "Watch", ast.Call(node.func, node.args[1:], node.keywords)
+        elif (
+            isinstance(node.func, ast.Attribute)
             and node.func.attr in VERBS
             and ast.unparse(node.func.value).split(".")[-1].strip("_") == "cluster"
         ):
-            yield node
+            yield node.func.attr, node
 
 
 def _kinds_of(call: ast.Call, method: str, many: set[str], folder: str) -> set[str]:
@@ -124,6 +127,15 @@ def test_the_table_is_what_the_code_uses(folder: str, rules: tuple[Rule, ...]) -
     assert given - needed - optional == set(), "the table gives what the code does not use"
 
 
+def test_pods_of_workers_need_no_more_than_sandboxes() -> None:
+    needed = used("runner/workpods") - {
+        ("batch", "jobs", "create"),
+        ("batch", "jobs", "get"),
+    }  # an owner's kind
+    assert {("", "pods", "create"), ("", "pods/exec", "create"), ("", "pods", "delete")} <= needed
+    assert needed <= {(rule.group, rule.resource, verb) for rule, verb in pairs(RUNNER)}
+
+
 def test_the_pod_that_is_tried_is_like_those_that_are_made() -> None:
     from hawk.engine.kubernetes import manifests
     from hawk.sandbox.pod.options import CAPABILITIES
@@ -135,6 +147,7 @@ def test_the_pod_that_is_tried_is_like_those_that_are_made() -> None:
     assert set(root["securityContext"]["capabilities"]["add"]) <= set(CAPABILITIES)
 
 
-def test_the_example_names_this_versions_image() -> None:
-    text = (SOURCE.parents[1] / "examples/kubernetes.yaml").read_text()
-    assert f"image: hawk-runner:{__version__}" in text
+def test_the_example_needs_no_image_but_the_runners() -> None:
+    example = yaml.safe_load((SOURCE.parents[1] / "examples/kubernetes.yaml").read_text())
+    assert example["sandbox"]["config"]["image"] == RUNNER_IMAGE
+    assert "image" not in example["runner"]

@@ -22,13 +22,14 @@ T = TypeVar("T")
 
 
 class JobsFake(Fake):
-    """Attributes: `skew`: seconds that its clock is ahead. `away`: it answers nobody. `retry`: seconds between tries."""
+    """Attributes: `skew`: seconds that its clock is ahead. `away`: it answers nobody. `retry`: seconds between tries. `removed`: is told."""
 
     def __init__(self) -> None:
         super().__init__()
         self.skew = 0.0
         self.away = False
         self.retry = 0.05
+        self.removed: Callable[[str, Object], None] = lambda *_: None
         self.answers = self._answers
         self.refusals: list[Callable[[str, str], web.StreamResponse | None]] = []
         self._names = 0
@@ -70,6 +71,7 @@ class JobsFake(Fake):
 
     async def remove(self, kind: str, item: Object) -> None:
         await super().remove(kind, item)
+        self.removed(kind, item)
         uid = item["metadata"]["uid"]
         for other, items in list(self.objects.items()):
             for owned in list(items.values()):
@@ -185,6 +187,10 @@ class Running:
             for task in list(self.fake._tasks):
                 task.cancel()
             await self._runner.cleanup()
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
         self.do(end())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -24,21 +24,10 @@ from hawk.errors import ClusterError, ConflictError
 from hawk.kube.api import Cluster
 from hawk.link.start import Start
 from hawk.store.rundir import JobSpec, RunDir, read_json, write_json
-from tests.engine.jobs_fake import Running, running, until
+from tests.engine.jobs_fake import Running, until
 from tests.kube.fake import Object, refuse
 
 Make = Callable[..., KubernetesEngine]
-
-
-@pytest.fixture
-def cluster() -> Iterator[Running]:
-    with running() as found:
-        yield found
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return load_settings({"HAWK_HOME": str(tmp_path / "home")})
 
 
 @pytest.fixture

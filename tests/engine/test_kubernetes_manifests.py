@@ -12,11 +12,14 @@ import pytest
 from hawk.config.cluster import ClusterSettings, load_cluster_settings
 from hawk.config.settings import load_settings
 from hawk.engine.kubernetes import jobsecrets, manifests, mounts, names
-from hawk.errors import UsageError
-from hawk.link.start import Start
+from hawk.engine.kubernetes.sharing import require_shared
+from hawk.errors import ConfigError, UsageError
+from hawk.link.start import WORKER_POD, Start
 from hawk.middleman.keys import KeyStore
 from hawk.middleman.tokens import Verifier
-from hawk.store.rundir import JobSpec
+from hawk.runner.workpods.pods import Owner
+from hawk.runner.workpods.pods import manifest as worker_manifest
+from hawk.store.rundir import JobSpec, RunDir
 
 GPT: dict[str, Any] = {"models": [{"items": [{"name": "openai/gpt-4o"}]}]}
 
@@ -139,7 +142,9 @@ def test_what_the_config_says_of_the_runner() -> None:
     ],
 )
 def test_which_image(said: dict[str, str], image: str) -> None:
-    assert runner(cluster(IMAGE="reg:5000/hawk:1"), runner=said)["image"] == image
+    found = runner(cluster(IMAGE="reg:5000/hawk:1"), runner=said)
+    assert found["image"] == image
+    assert environment(found)["HAWK_KUBE_IMAGE"] == image  # of which sandboxes may be made too
 
 
 def test_a_pod_knows_its_owner_without_asking() -> None:
@@ -170,12 +175,37 @@ def test_variables_of_the_eval_set_mean_what_they_say_and_replace_none_of_ours()
 )  # fmt: skip
 def test_where_the_submitters_directory_is(submitted: str, there: str) -> None:
     assert mounts.source_dir(submitted) == there
-    assert there in [v.mount["mountPath"] for v in mounts.own(submitted, "s", None)]
+    assert there in [v.mount["mountPath"] for v in mounts.own(submitted, "s")]
 
 
-def test_a_shared_volume_holds_the_run_root() -> None:
-    volumes = {v["name"]: v for v in pod(cluster(VOLUME="runs"))["volumes"]}
+def test_of_a_shared_volume_a_runner_has_its_own_run_directory_and_reads_the_one_that_it_scores_again() -> (
+    None
+):
+    found = manifests.job(msgspec.structs.replace(spec(), rescore="earlier"), cluster(VOLUME="runs"), "root")
+    made = found["spec"]["template"]["spec"]
+    volumes = {v["name"]: v for v in made["volumes"]}
     assert volumes["runs"]["persistentVolumeClaim"] == {"claimName": "runs"}
+    shown = [m for m in made["containers"][0]["volumeMounts"] if m["mountPath"].startswith(mounts.RUNS)]
+    job = spec().job_id
+    assert shown == [
+        {"name": "runs", "mountPath": f"{mounts.RUNS}/{job}", "subPath": job},
+        {"name": "rescored", "mountPath": f"{mounts.RUNS}/earlier", "readOnly": True, "subPath": "earlier"},
+    ]
+
+
+def test_a_run_directory_that_pods_can_not_share_is_refused_before_there_is_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDir(tmp_path / "j")
+    run.create()
+    monkeypatch.setattr(manifests, "USER", run.path.stat().st_uid)
+    for good in ("/srv/evals", f"{mounts.RUNS}/j"):
+        require_shared(run, JobSpec("j", good))
+    with pytest.raises(ConfigError, match="/root/evals"):
+        require_shared(run, JobSpec("j", "/root/evals"))
+    monkeypatch.setattr(manifests, "USER", run.path.stat().st_uid + 1)
+    with pytest.raises(ConfigError, match="HAWK_KUBE_VOLUME"):
+        require_shared(run, JobSpec("j", "/srv/evals"))
 
 
 def test_names_fit() -> None:
@@ -241,3 +271,77 @@ def test_settings_come_from_the_environment() -> None:
         cluster(PULL_POLICY="Sometimes")
     with pytest.raises(UsageError, match="no address"):
         cluster(SERVER_URL="server:80")
+
+
+def worker_pod(settings: ClusterSettings | None = None, **config: Any) -> dict[str, Any]:
+    found = manifests.worker(spec(**config), settings or cluster())
+    assert found is not None
+    return found
+
+
+def test_workers_are_processes_unless_an_eval_set_says_pods() -> None:
+    assert manifests.worker(spec(), cluster()) is None
+    given = jobsecrets.gather(spec(middleman={"off": True}), {}, load_settings({}), cluster())
+    assert WORKER_POD not in given.own
+
+
+def test_a_workers_pod_has_what_the_eval_set_asks_for_and_no_secret(tmp_path: Path) -> None:
+    config: dict[str, Any] = {
+        **GPT,
+        "runner": {
+            "workers": "pods",
+            "memory": "8Gi",
+            "cpu": 2,
+            "gpu": 1,
+            "image": "mine:1",
+            "volumes": [{"mount": "/data", "claim": "data"}],
+            "tolerations": [{"key": "gpu", "operator": "Exists", "value": None}],
+            "environment": {"OPENAI_API_KEY": "not-so-secret"},
+        },
+    }
+    made = worker_pod(**config)
+    labels = made["metadata"]["labels"]
+    assert (labels["hawk/job"], labels["hawk/generation"]) == ("my-evals", "3")
+    assert labels["app.kubernetes.io/component"] == "worker"
+    assert "batch.kubernetes.io/controller-uid" not in labels, "the Job would count it as its own"
+    (container,) = made["spec"]["containers"]
+    assert container["image"] == "mine:1"
+    assert container["resources"]["limits"] == {"memory": "8Gi", "cpu": 2, "nvidia.com/gpu": "1"}
+    assert not [volume for volume in made["spec"]["volumes"] if "secret" in volume]
+    assert "not-so-secret" not in json.dumps(made)
+    assert made["spec"]["automountServiceAccountToken"] is False
+    assert made["spec"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    assert made["spec"]["securityContext"] == pod(**config)["securityContext"]
+    assert container["securityContext"] == runner(**config)["securityContext"]
+    # the runner's own pod makes pods, and needs no GPU for that
+    assert pod(**config)["serviceAccountName"] == "hawk-runner"
+    assert runner(**config)["resources"] == {
+        "requests": {"cpu": "500m", "memory": "1Gi"},
+        "limits": {"memory": "8Gi"},
+    }
+    given = jobsecrets.gather(spec(**config), {}, load_settings({"HAWK_HOME": str(tmp_path)}), cluster())
+    assert json.loads(given.own[WORKER_POD]) == made
+
+
+def test_sandboxes_of_a_worker_belong_to_its_pod() -> None:
+    made = worker_pod(runner={"workers": "pods"}, sandbox={"type": "pod"})
+    assert made["spec"]["serviceAccountName"] == "hawk-runner"
+    of_four = worker_manifest(made, Owner("hawk-my-evals-g3", "uid-1"), 4, "hawk-my-evals-g3-w4-abc")
+    owner = json.loads(environment(of_four["spec"]["containers"][0])["HAWK_KUBE_OWNER"])
+    assert owner == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "$(HAWK_POD_NAME)",
+        "uid": "$(HAWK_POD_UID)",
+    }
+
+
+def test_a_workers_pod_is_named_and_owned_by_the_runner_that_makes_it() -> None:
+    template = worker_pod(runner={"workers": "pods"})
+    made = worker_manifest(template, Owner("hawk-my-evals-g3", "uid-1"), 4, "hawk-my-evals-g3-w4-abc")
+    assert made["metadata"]["labels"]["hawk/worker"] == "4"
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Job", "uid-1", False)
+    assert environment(made["spec"]["containers"][0])["HAWK_POD_WORKER"] == "4"
+    assert made["kind"] == "Pod"
+    assert "name" not in template["metadata"]

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from hawk.core.cluster import PodsSeen
-from hawk.engine.kubernetes import books, parsing
+from hawk.engine.kubernetes import books
 from hawk.engine.kubernetes.books import Book
 from hawk.engine.kubernetes.reporting import quantity
+from hawk.kube import parsing
 from hawk.store.rundir import JobSpec, RunDir, read_json, write_json
 from tests.core.cluster_documents import RUNS, ago, container, document, ended, job, runner, sandbox
 
@@ -26,14 +27,13 @@ def event(reason: str, message: str, before: float, count: int = 1) -> dict[str,
 
 
 def test_of_events_the_newest_are_kept_and_repeated_ones_counted() -> None:
-    found = parsing.events(
-        [
-            event("A", "x", 50, 3),
-            event("B", "y", 40),
-            event("A", "x", 10, 2),
-            *(event("C", str(i), 5 - i) for i in range(4)),
-        ]
-    )
+    said = [
+        event("A", "x", 50, 3),
+        event("B", "y", 40),
+        event("A", "x", 10, 2),
+        *(event("C", str(i), 5 - i) for i in range(4)),
+    ]
+    found = parsing.newest(map(parsing.event, said))
     assert [(e.reason, e.message, e.count) for e in found] == [
         ("A", "x", 5),
         ("C", "0", 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample, json_dataset
@@ -21,14 +22,16 @@ class Refusing(ModelAPI):
         raise ValueError("the account is closed\x1b[31m")
 
 
-def _call_that_does_not_await(seconds: float) -> None:
-    time.sleep(seconds)
+def _call_that_does_not_await(until: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not until.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 @solver
-def block(seconds: float) -> Solver:
+def block(until: str) -> Solver:
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        _call_that_does_not_await(seconds)  # nothing else in the process runs meanwhile
+        _call_that_does_not_await(Path(until))  # nothing else in the process runs meanwhile
         return state
 
     return solve
@@ -45,5 +48,6 @@ def no_dataset() -> Task:
 
 
 @task
-def blocking(seconds: float = 12.0) -> Task:
-    return Task(dataset=[Sample(id="s0", input="?", target="x")], solver=block(seconds))
+def blocking(until: str) -> Task:
+    """Blocks its worker's event loop until a file is there."""
+    return Task(dataset=[Sample(id="s0", input="?", target="x")], solver=block(until))

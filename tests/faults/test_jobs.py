@@ -81,8 +81,10 @@ def test_a_package_that_does_not_install_ends_the_job_with_its_name(system: Syst
     assert "broken-package" in (end.reason or "")
 
 
-def test_a_blocked_worker_is_busy_not_gone(system: System) -> None:
-    body = {"tasks": [{"file": BROKEN, "items": [{"name": "blocking"}]}], "models": REFUSING}
+def test_a_blocked_worker_is_busy_not_gone(system: System, tmp_path: Path) -> None:
+    go_on = tmp_path / "go-on"
+    items = [{"name": "blocking", "args": {"until": str(go_on)}}]
+    body = {"tasks": [{"file": BROKEN, "items": items}], "models": REFUSING}
     with system.client() as client:
         client.submit({"eval_set_config": body, "eval_set_id": "blocked", "base_dir": "/"})
 
@@ -100,6 +102,7 @@ def test_a_blocked_worker_is_busy_not_gone(system: System) -> None:
     assert seen.status == "running"
     assert "worker 0" in seen.errors["tasks"]
     assert seen.workers[0].busy_since is not None
+    go_on.touch()
     assert system.finish("blocked").progress.completed == 1
 
 
@@ -107,7 +110,7 @@ def test_a_deep_home_does_not_lengthen_socket_paths(tmp_path: Path) -> None:
     deep = tmp_path / "/".join(["a-rather-long-directory-name"] * 6)
     assert len(str(deep)) > 150
     with running(tmp_path, home=deep) as system:
-        system.submit("deep", samples=2, runs=1, seconds=5.0)
+        system.submit("deep", samples=2, runs=1, seconds=1.5)
         until("a control socket answers", lambda: system.status("deep").progress.running)
         assert system.finish("deep").status == "complete"
         assert system.leftovers("deep") == []

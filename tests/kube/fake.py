@@ -57,6 +57,7 @@ class Fake:
         self._uids = itertools.count(1)
         self.url = ""
         self.home = "/"  # where commands begin
+        self.environs: dict[str, dict[str, str]] = {}  # of commands, by pod; ours when it is not there
 
     # --- objects
 
@@ -285,6 +286,7 @@ class Fake:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
             cwd=self.home,
+            env=self.environs.get(name),
         )
         ours = self.running.setdefault(name, set())
         ours.add(process)

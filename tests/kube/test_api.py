@@ -13,6 +13,7 @@ from aiohttp import web
 
 from hawk.errors import ClusterError
 from hawk.kube import api, objects
+from hawk.kube.access import Access
 from hawk.kube.api import Cluster
 from tests.kube.fake import Fake, refuse
 
@@ -202,3 +203,11 @@ def test_without_the_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "hawk-evals[kubernetes]" in done.stdout
+
+
+async def test_an_address_where_nobody_listens_is_said_without_what_no_person_reads() -> None:
+    async with Cluster(Access("https://127.0.0.1:1", "test")) as cluster:
+        with pytest.raises(ClusterError) as caught:
+            await cluster.get("Pod", "a", patience=0.1)
+    assert "Cannot connect to host 127.0.0.1:1" in caught.value.message
+    assert "ssl" not in caught.value.message.lower()

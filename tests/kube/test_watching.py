@@ -22,8 +22,11 @@ async def test_it_follows(kube: tuple[Fake, Cluster]) -> None:
     _fake, cluster = kube
     await cluster.create(pod("a", x="1"))
     told: list[tuple[str, str]] = []
-    watch = await cluster.watch(
-        "Pod", labels="x=1", on_change=lambda change, item: told.append((change, item["metadata"]["name"]))
+    watch = await Watch(
+        cluster,
+        "Pod",
+        labels="x=1",
+        on_change=lambda change, item: told.append((change, item["metadata"]["name"])),
     ).start()
     assert watch.named("a") is not None
     await cluster.create(pod("b", x="1"))
@@ -41,7 +44,7 @@ async def test_it_follows(kube: tuple[Fake, Cluster]) -> None:
 
 async def test_a_dropped_stream_goes_on_where_it_was(kube: tuple[Fake, Cluster]) -> None:
     fake, cluster = kube
-    watch = await cluster.watch("Pod").start()
+    watch = await Watch(cluster, "Pod").start()
     await cluster.create(pod("a"))
     await until(watch, lambda: watch.named("a"))
     fake.drop_watches()
@@ -54,7 +57,7 @@ async def test_a_dropped_stream_goes_on_where_it_was(kube: tuple[Fake, Cluster])
 async def test_a_version_that_is_too_old_means_a_new_list(kube: tuple[Fake, Cluster]) -> None:
     fake, cluster = kube
     await cluster.create(pod("a"))
-    watch = await cluster.watch("Pod").start()
+    watch = await Watch(cluster, "Pod").start()
     changes: list[tuple[str, str]] = []
     watch.listen(lambda change, item: changes.append((change, item["metadata"]["name"])))
     fake.oldest = 10**6
@@ -70,7 +73,7 @@ async def test_a_version_that_is_too_old_means_a_new_list(kube: tuple[Fake, Clus
 
 async def test_an_api_that_is_away_is_said_and_outlived(kube: tuple[Fake, Cluster]) -> None:
     fake, cluster = kube
-    watch = await cluster.watch("Pod").start()
+    watch = await Watch(cluster, "Pod").start()
     fake.answers = lambda method, *_: refuse(503, "ServiceUnavailable", "away") if method == "GET" else None
     fake.drop_watches()
     await until(watch, lambda: watch.problem)
@@ -86,7 +89,7 @@ async def test_events_without_their_history(kube: tuple[Fake, Cluster]) -> None:
     fake, cluster = kube
     made = await cluster.create(pod("a"))
     await fake.event(made, "Old", "before")
-    watch = await cluster.watch("Event", fields="involvedObject.kind=Pod", history=False).start()
+    watch = await Watch(cluster, "Event", fields="involvedObject.kind=Pod", history=False).start()
     assert watch.objects == {}
     await fake.event(made, "New", "after")
     await until(watch, lambda: watch.objects)

@@ -28,6 +28,23 @@ def said() -> Scorer:
     return score
 
 
+@scorer(metrics=[accuracy()])
+def left() -> Scorer:
+    """Whether the command has left `made` and has deleted `given`."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        listed = await sandbox().exec(["sh", "-c", "cat made; test ! -e given && echo gone"])
+        return Score(value=listed.stdout.split() == ["made", "gone"], answer=listed.stdout)
+
+    return score
+
+
+@task
+def works(command: str = "echo made >made; rm given") -> Task:
+    sample = Sample(input="-", id="s0", target="-", files={"given": "x"})
+    return Task(dataset=[sample], solver=command_of(command), scorer=left())
+
+
 @task
 def commands(command: str = "cat given", samples: int = 2) -> Task:
     dataset = [

@@ -17,31 +17,13 @@ from hawk.cli.doctor_checks import State
 from hawk.config.cluster import load_cluster_settings
 from hawk.kube.api import Cluster, connect
 from hawk.kube.permissions import RUNNER, RUNNER_ACCOUNT, SERVER, SERVER_ACCOUNT, pairs
-from tests.deploy.conftest import OVERLAYS, rendered
-
-
-def moved(directory: str, namespace: str) -> str:
-    """A kustomization's objects for another namespace, as YAML."""
-    found = []
-    for one in rendered(directory):
-        if one["kind"] != "Namespace":
-            copy = json.loads(json.dumps(one))
-            copy["metadata"]["namespace"] = namespace
-            for subject in copy.get("subjects", ()):
-                subject["namespace"] = namespace
-            found.append(copy)
-    return yaml.safe_dump_all(found)
-
-
-def kubectl(*args: str, stdin: str = "") -> str:
-    done = subprocess.run(["kubectl", *args], input=stdin, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+from tests.deploy.conftest import OVERLAYS
+from tests.kubernetes.deployment import kubectl, moved
 
 
 @pytest.mark.parametrize("directory", ["engine", *(f"overlays/{name}" for name in OVERLAYS)])
 def test_the_cluster_takes_every_object(namespace: str, directory: str) -> None:
-    text = moved(directory, namespace)
+    text = yaml.safe_dump_all(moved(directory, namespace))
     said = kubectl("apply", "-n", namespace, "--dry-run=server", "-f", "-", stdin=text)
     assert said.count("(server dry run)") == text.count("\nkind: ") + text.startswith("kind: ")
 
@@ -49,10 +31,8 @@ def test_the_cluster_takes_every_object(namespace: str, directory: str) -> None:
 @pytest.fixture
 def accounts(namespace: str) -> Any:
     """Accounts, Roles and bindings of the overlay; taken away again."""
-    text = moved("overlays/single-node", namespace)
-    wanted = [
-        one for one in yaml.safe_load_all(text) if one["kind"] in ("ServiceAccount", "Role", "RoleBinding")
-    ]
+    objects = moved("overlays/single-node", namespace)
+    wanted = [one for one in objects if one["kind"] in ("ServiceAccount", "Role", "RoleBinding")]
     kubectl("apply", "-n", namespace, "-f", "-", stdin=yaml.safe_dump_all(wanted))
     yield
     kubectl("delete", "-n", namespace, "--ignore-not-found", "-f", "-", stdin=yaml.safe_dump_all(wanted))

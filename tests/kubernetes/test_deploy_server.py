@@ -1,7 +1,7 @@
-"""The server on a cluster: `overlays/single-node` from nothing to a server that answers, and a middleman that two share.
+"""The server on a cluster: `overlays/single-node` from nothing to a first eval set, and what it survives.
 
-The image of runner and server must be on the nodes (HAWK_KUBE_IMAGE, `hawk image build`). The database's may be any with
-`initdb` and `postgres` on its PATH and a user 999: HAWK_TEST_POSTGRES.
+One deployment serves all tests below. What it takes: `tests.kubernetes.deployment`. HAWK_TEST_NETWORK_POLICIES=1 says that
+the cluster enforces network policies, which no API tells.
 """
 
 from __future__ import annotations
@@ -9,145 +9,156 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
-from collections.abc import AsyncIterator
-from typing import Any
+import subprocess
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 import yaml
 
-from hawk import __version__
-from hawk.cli import cluster_checks as look
-from hawk.cli import deploy_check, deploy_secrets
+from hawk.cli import deploy_check
 from hawk.cli.doctor_checks import State
-from hawk.config.cluster import load_cluster_settings
-from hawk.kube.api import Cluster, connect
-from tests.kubernetes.test_deploy_namespace import kubectl, moved
-
-POSTGRES = os.environ.get("HAWK_TEST_POSTGRES", "")
-PATIENCE = 180.0
-
-DATABASE = """
-printf %s "$POSTGRES_PASSWORD" > /tmp/password
-initdb -E UTF8 --locale=C.UTF-8 -U hawk --pwfile=/tmp/password --auth=scram-sha-256
-echo "host all all all scram-sha-256" >> "$PGDATA/pg_hba.conf"
-echo "create database hawk" | postgres --single -D "$PGDATA" postgres
-exec postgres -c "listen_addresses=*" -c unix_socket_directories=/tmp
-"""
-"""What PostgreSQL's own image does when it starts, for images that only have its programs."""
+from tests.kubernetes.deployment import Deployment, fresh, kubectl, needed, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+NAME = "app.kubernetes.io/name"
+COMPONENT = "app.kubernetes.io/component"
 
-def objects(namespace: str, image: str) -> str:
-    """The overlay without volumes that stay, with images that the nodes have."""
-    found = []
-    for one in yaml.safe_load_all(moved("overlays/single-node", namespace)):
-        if one["kind"] == "PersistentVolumeClaim":
-            continue
-        if one["kind"] in ("Deployment", "StatefulSet", "Job"):
-            _lighten(one, image)
-        found.append(one)
-    return yaml.safe_dump_all(found)
-
-
-def _lighten(one: dict[str, Any], image: str) -> None:
-    pod = one["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    container["resources"]["requests"] = {"cpu": "10m", "memory": "64Mi"}
-    if one["kind"] == "StatefulSet":
-        del one["spec"]["volumeClaimTemplates"]
-        pod["volumes"].append({"name": "data", "emptyDir": {}})
-        container |= {"image": POSTGRES, "command": ["sh", "-ec", DATABASE]}
-        return
-    container["image"] = image
-    for variable in container["env"]:
-        if variable["name"] == "HAWK_KUBE_IMAGE":
-            variable["value"] = image
-    for volume in pod["volumes"]:
-        if "persistentVolumeClaim" in volume:
-            del volume["persistentVolumeClaim"]
-            volume["emptyDir"] = {}
+ASKS = """
+import sys, time, urllib.request
+failed, until = [], time.monotonic() + float(sys.argv[1])
+print("asking", flush=True)
+asked = 0
+while time.monotonic() < until:
+    asked += 1
+    try:
+        urllib.request.urlopen("http://hawk-middleman:8080/health/ready", timeout=5).read()
+    except OSError as ex:
+        failed.append(str(ex))
+    time.sleep(0.05)
+print(asked, len(failed), failed[:3])
+"""
 
 
-@pytest_asyncio.fixture(loop_scope="function")
-async def deployed(namespace: str) -> AsyncIterator[Cluster]:
-    """The overlay in a namespace that enforces Pod Security `restricted`: all of its pods meet that."""
-    settings = load_cluster_settings()
-    async with await connect(namespace=namespace) as cluster:
-        (image,) = await look.image(cluster, settings)
-        if image.state is State.MISSING or not POSTGRES:
-            pytest.skip(
-                f"NOT TESTED: the server on a cluster: {image.detail}; HAWK_TEST_POSTGRES={POSTGRES!r}"
-            )
-        label = {"pod-security.kubernetes.io/enforce": "restricted"}
-        await cluster.patch("Namespace", namespace, {"metadata": {"labels": label}})
-        text = objects(namespace, settings.image)
-        kubectl("apply", "-n", namespace, "-f", "-", stdin=deploy_secrets.manifest(None))
-        kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
-        try:
-            yield cluster
-        finally:
-            kubectl("delete", "-n", namespace, "--ignore-not-found", "--wait=false", "-f", "-", stdin=text)
-            kubectl("delete", "-n", namespace, "secret", *deploy_secrets.NAMES)
-            await cluster.delete_all("Pod", labels="app.kubernetes.io/name=hawk", grace=0)
-            none = {"pod-security.kubernetes.io/enforce": None}
-            await cluster.patch("Namespace", namespace, {"metadata": {"labels": none}})
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    found = Deployment(fresh("node"), "single-node", needed(), tmp_path_factory.mktemp("home"))
+    try:
+        found.apply()
+        found.ready()
+        yield found
+    finally:
+        found.close()
 
 
-async def ready(cluster: Cluster, kind: str, name: str, count: int) -> None:
-    """Wait until so many pods of a Deployment or StatefulSet are ready."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        found = await cluster.get(kind, name) or {}
-        status = found.get("status") or {}
-        current = status.get("observedGeneration") == (found.get("metadata") or {}).get("generation")
-        if current and status.get("readyReplicas") == count and not status.get("unavailableReplicas"):
-            return
-        assert time.monotonic() < until, (name, status)
-        await asyncio.sleep(0.5)
-
-
-async def server_pod(cluster: Cluster) -> str | None:
-    """The server's pod that is ready; None while there is none."""
-    pods, _ = await cluster.list("Pod", labels="app.kubernetes.io/component=server")
-    for pod in pods:
-        ready = {one["type"]: one["status"] for one in (pod.get("status") or {}).get("conditions") or ()}
-        if not pod["metadata"].get("deletionTimestamp") and ready.get("Ready") == "True":
-            return str(pod["metadata"]["name"])
-    return None
-
-
-async def on_the_server(cluster: Cluster, *command: str) -> str:
-    """The output of a command in the server's pod, once it works: a Service follows its pods a moment later."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        name, said = await server_pod(cluster), "no server is ready"
-        if name is not None:
-            line = ["env", "HAWK_API_URL=http://hawk-server:8080", *command]
-            done = await cluster.exec(name, line, timeout=60)
-            if done.code == 0:
-                return done.stdout.decode()
-            said = done.stderr.decode()
-        assert time.monotonic() < until, said
-        await asyncio.sleep(1)
-
-
-async def test_the_server_answers_and_two_middlemen_share(deployed: Cluster) -> None:
-    await ready(deployed, "StatefulSet", "hawk-postgres", 1)
-    await ready(deployed, "Deployment", "hawk-middleman", 2)
-    await ready(deployed, "Deployment", "hawk-server", 1)
-    job = await deployed.get("Job", f"hawk-migrate-{__version__.replace('.', '-')}") or {}
-    assert (job.get("status") or {}).get("failed") is None or (job.get("status") or {}).get("succeeded") == 1
-    assert "http://hawk-server:8080" in await on_the_server(deployed, "hawk", "version")
-    assert json.loads(await on_the_server(deployed, "hawk", "list", "eval-sets", "--json")) is not None
-    shared = json.loads(await on_the_server(deployed, "hawk", "middleman", "status", "--json"))["shared"]
+def test_it_is_all_there_and_answers(deployed: Deployment) -> None:
+    server = deployed.names("server")[0]
+    done = kubectl("-n", deployed.namespace, "exec", server, "-c", "server", "--", "id", "-u")
+    assert done == "10001\n"
+    assert deployed.hawk("list", "eval-sets") is not None
+    checks = asyncio.run(deploy_check.survey(os.environ, deployed.namespace, None, run_pod=True))
+    unwell = {check.name: check.state for check in checks if check.state is not State.OK}
+    unwell.pop("network policies", None)  # no API tells
+    # `restricted`: no sandboxes of root; and nobody gave a provider's key
+    assert unwell == {"root sandboxes": State.WARN, "secret hawk-provider-keys": State.WARN}
+    line = ("exec", server, "-c", "server", "--", "hawk", "middleman", "status", "--json")
+    shared = json.loads(deployed.kubectl(*line))["shared"]
     assert (shared["replicas"], shared["problem"]) == (2, None)
-    secrets = await deploy_check.secrets(deployed)
-    assert {check.name for check in secrets if check.state is not State.OK} == {"secret hawk-provider-keys"}
-    # Another server takes over: the token, the database and the address are the same.
-    first = await server_pod(deployed)
-    await deployed.delete_all("Pod", labels="app.kubernetes.io/component=server", grace=1)
-    assert "http://hawk-server:8080" in await on_the_server(deployed, "hawk", "version")
-    assert await server_pod(deployed) != first
+
+
+def test_a_job_runs_on_while_its_server_is_killed_and_is_adopted_by_the_next(deployed: Deployment) -> None:
+    job = "outlives"
+    deployed.submit(job, seconds=6.0)
+    until("it runs", lambda: deployed.status(job).progress.running)
+    (runner,) = deployed.runners(job)
+    (before,) = deployed.names("server")
+    deployed.kubectl("delete", "pod", before, "--grace-period=0", "--force")
+    until("another server is there", lambda: deployed.names("server")[-1:] not in ([], [before]))
+    deployed.ready()
+    assert deployed.status(job).progress.total == 16
+    assert deployed.runners(job) in ([runner], [])  # the same one, or it is done
+    deployed.complete(job)
+    assert deployed.hawk("report", job)
+    deployed.hawk("delete", job, "-y")
+    until("nothing of it is left", lambda: deployed.pods(f"hawk/job={job}") == [], 60)
+
+
+def test_requests_go_on_while_a_middleman_is_taken_away(deployed: Deployment) -> None:
+    server = deployed.names("server")[-1]
+    line = ["exec", server, "-c", "server", "--", "python", "-c", ASKS, "12"]
+    asking = subprocess.Popen(
+        ["kubectl", "-n", deployed.namespace, *line],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert asking.stdout is not None
+    assert asking.stdout.readline() == "asking\n"
+    deployed.kubectl("delete", "pod", deployed.names("middleman")[0], "--wait=false")
+    said = asking.communicate(timeout=60)[0]
+    asked, failed = (int(word) for word in said.split()[:2])
+    assert asked > 20
+    assert failed == 0, said
+    deployed.kubectl("rollout", "status", "deployment/hawk-middleman", "--timeout=120s")
+
+
+def test_one_middleman_always_stays_when_nodes_are_drained(deployed: Deployment) -> None:
+    def evict(pod: str) -> str:
+        meta = {"name": pod, "namespace": deployed.namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+        path = f"/api/v1/namespaces/{deployed.namespace}/pods/{pod}/eviction?dryRun=All"
+        return kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body), check=False)
+
+    first, second = deployed.names("middleman")
+    assert '"status":"Success"' in evict(first).replace(" ", "")
+    deployed.kubectl("scale", "deployment/hawk-middleman", "--replicas=1")
+    try:
+        until("one is left", lambda: len(deployed.names("middleman")) == 1, 60)
+        (left,) = deployed.names("middleman")
+        assert evict(left) == ""  # refused: it would violate the budget
+    finally:
+        deployed.kubectl("scale", "deployment/hawk-middleman", "--replicas=2")
+        deployed.kubectl("rollout", "status", "deployment/hawk-middleman", "--timeout=120s")
+    assert second
+
+
+def test_another_tag_is_let_in(deployed: Deployment) -> None:
+    """`kubectl apply` of the overlay with another tag, in which nothing is changed that can't be."""
+    text = yaml.safe_dump_all(deployed.objects).replace(deployed.image, f"{deployed.image}-next")
+    said = deployed.kubectl("apply", "--dry-run=server", "-f", "-", stdin=text)
+    assert "deployment.apps/hawk-server configured" in said
+    assert "deployment.apps/hawk-middleman configured" in said
+
+
+def test_a_restart_of_everything_leaves_what_there_was(deployed: Deployment) -> None:
+    deployed.submit("kept")
+    deployed.complete("kept")
+    deployed.kubectl("rollout", "restart", "statefulset,deployment")
+    deployed.ready()
+    listed = until("it is listed", lambda: deployed.hawk("list", "eval-sets", "--json"))
+    assert "kept" in listed
+    deployed.hawk("delete", "kept", "-y")
+
+
+@pytest.mark.skipif(
+    not os.environ.get("HAWK_TEST_NETWORK_POLICIES"), reason="NOT TESTED: no HAWK_TEST_NETWORK_POLICIES=1"
+)
+def test_who_reaches_whom(deployed: Deployment) -> None:
+    server, middleman, database = ("hawk-server:8080", "hawk-middleman:8080", "hawk-postgres:5432")
+    callers = {
+        "stranger": {},
+        "runner": {NAME: "hawk", COMPONENT: "runner"},
+        "server": {NAME: "hawk", COMPONENT: "server"},
+        "impostor": {COMPONENT: "server"},
+    }
+    found = {
+        name: deployed.knocks(name, labels, server, middleman, database) for name, labels in callers.items()
+    }
+    assert found["stranger"] == {
+        server: True,
+        middleman: False,
+        database: False,
+    }  # the server asks for its token
+    assert found["runner"] == {server: True, middleman: True, database: False}
+    assert found["server"] == {server: True, middleman: True, database: True}
+    assert found["impostor"] == found["stranger"]

@@ -24,6 +24,7 @@ from hawk.engine.kubernetes import manifests, names
 from hawk.engine.kubernetes.kubernetes import KubernetesEngine
 from hawk.errors import ClusterError
 from hawk.kube.api import Cluster, connect
+from hawk.server.services.logs import LogReader, Wanted
 from hawk.server.services.registry import now
 from hawk.store.rundir import JobSpec, RunDir, read_json, write_json
 from tests.engine.jobs_fake import until
@@ -94,6 +95,13 @@ def place(namespace: str, tmp_path: Path) -> Iterator[Place]:
                 found.engine.kill(path.name)
         found.engine.close()
         assert found.left() == []
+
+
+def logged(run: RunDir) -> list[str]:
+    """What `hawk logs` shows of the cluster."""
+    wanted = Wanted(services=frozenset({"cluster"}))
+    entries = LogReader().read(run, newest_first=False, limit=1000, wanted=wanted)
+    return [f"{entry.timestamp} {entry.message}" for entry in entries]
 
 
 @pytest.fixture
@@ -190,6 +198,13 @@ def test_out_of_memory_is_said_and_tried_again(place: Place, does: Callable[[str
     assert (shown.trouble_reason, shown.status) == ("OOMKilled", JobStatus.PENDING)
     assert shown.reason == "its runner ran out of memory (OOMKilled, limit 32Mi); it is started again"
     assert place.engine.liveness("a").alive
+    for said in ("Job hawk-a-g1: SuccessfulCreate: ", ": Scheduled: Successfully assigned ", ": OOMKilled: "):
+        until(lambda said=said: any(said in line for line in logged(run)))  # type: ignore[misc]
+    at = [
+        next(i for i, line in enumerate(logged(run)) if word in line) for word in ("Scheduled", "OOMKilled")
+    ]
+    assert at == sorted(at)
+    assert len(logged(run)) == len(set(logged(run)))  # nothing twice, by its time and words
 
 
 def test_no_room_is_said_in_seconds(place: Place, does: Callable[[str], None]) -> None:
@@ -201,6 +216,7 @@ def test_no_room_is_said_in_seconds(place: Place, does: Callable[[str], None]) -
     assert time.monotonic() - began < 5
     assert shown.status is JobStatus.PENDING
     assert "Insufficient memory" in (shown.reason or "")
+    until(lambda: any("FailedScheduling" in line and "Insufficient memory" in line for line in logged(run)))
 
 
 def test_a_missing_image_is_said_in_seconds(place: Place, does: Callable[[str], None]) -> None:
@@ -323,28 +339,27 @@ def test_a_delete_catches_sandboxes_that_are_being_created(place: Place, does: C
     owner = owner_of(place, "a")
     stop = threading.Event()
 
-    async def create(cluster: Cluster) -> int:
-        made = 0
-        while not stop.is_set() and made < 30:
-            await cluster.create(sandbox(f"box-{made}", "a", owner))
-            made += 1
-            await asyncio.sleep(0.05)
-        return made
+    made: list[str] = []
 
-    counted: list[int] = []
-    thread = threading.Thread(target=lambda: counted.append(place.ask(create)))
+    async def create(cluster: Cluster) -> None:
+        while not stop.is_set() and len(made) < 60:
+            await cluster.create(sandbox(f"box-{len(made)}", "a", owner))
+            made.append(f"box-{len(made)}")
+            await asyncio.sleep(0.05)
+
+    thread = threading.Thread(target=lambda: place.ask(create))
     thread.start()
-    time.sleep(0.5)
+    until(lambda: len(made) > 2, 30)
+    before = len(made)
     began = time.monotonic()
     killer = threading.Thread(target=place.engine.kill, args=["a"])
     killer.start()
-    time.sleep(0.5)
+    until(lambda: len(made) >= before + 3, 30)  # some more while it goes on
     stop.set()
     thread.join()
     killer.join()
     until(lambda: place.left() == [], ENDING)
     assert time.monotonic() - began < ENDING
-    assert counted[0] > 2
 
 
 def test_when_its_job_is_gone_the_cluster_removes_the_rest(place: Place, does: Callable[[str], None]) -> None:

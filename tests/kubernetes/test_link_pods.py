@@ -22,7 +22,7 @@ from hawk.link.tokens import link_key
 from hawk.store.attempts import read_results
 from tests.kubernetes.conftest import nothing_left
 from tests.link.podding import _free_port
-from tests.system import TASKS, System, repeated, until
+from tests.system import TASKS, System, repeated, safe, until
 
 RUNNER_IMAGE = os.environ.get("HAWK_TEST_RUNNER_IMAGE", "")
 HOST = os.environ.get("HAWK_TEST_HOST", "")
@@ -71,19 +71,20 @@ class ClusterSystem(System):
         pid = self.server.pid
         until("the server is up", lambda: self._record().get("pid") == pid and self.client().alive())
 
-    def submit_away(self, job_id: str, seconds: float = 0.5) -> None:
+    def submit_away(self, job_id: str, seconds: float = 0.5, config: dict[str, object] | None = None) -> None:
         args = {"ledger": f"/tmp/{job_id}", "samples": 4, "seconds": seconds}
-        config = {
+        body = {
             "tasks": [{"file": TASKS.name, "items": [{"name": n, "args": args} for n in ("left", "right")]}],
             "models": [{"file": TASKS.name, "items": [{"name": "counted/m"}]}],
             "epochs": 2,
             "middleman": {"off": True},
             "runner": {"cpu": "500m", "memory": "1Gi"},
+            **(config or {}),
         }
         with self.client() as client:
             client.submit(
                 {
-                    "eval_set_config": config,
+                    "eval_set_config": body,
                     "eval_set_id": job_id,
                     "base_dir": str(self.source),
                     "engine": "kubernetes",
@@ -159,9 +160,8 @@ def test_a_stop_reaches_the_pod(system: ClusterSystem, namespace: str) -> None:
 def test_a_pod_that_is_deleted_is_followed_by_one_that_goes_on(system: ClusterSystem, namespace: str) -> None:
     job = "deleted"
     system.submit_away(job, seconds=4.0)
-    until("some are done", lambda: len(system.completed(job)) >= 3, SLOW)
-    time.sleep(4)  # finished attempts are copied every three seconds
-    kept = {r.uuid for r in read_results(system.run_dir(job))[0]}
+    until("the server has some that are finished", lambda: len(safe(system.run_dir(job))) >= 3, SLOW)
+    kept = set(safe(system.run_dir(job)).values())
     asyncio.run(remove_pods(namespace, job))
     system.kill_server()
     system.start()

@@ -31,10 +31,10 @@ def hawk(namespace: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
         line.close()
 
 
-def eval_set(tmp_path: Path, command: str = "cat given", **config: Any) -> Path:
+def eval_set(tmp_path: Path, command: str = "cat given", task: str = "commands", **config: Any) -> Path:
     body = {
         "name": "pods",
-        "tasks": [{"file": str(TASK), "items": [{"name": "commands", "args": {"command": command}}]}],
+        "tasks": [{"file": str(TASK), "items": [{"name": task, "args": {"command": command}}]}],
         "models": ["mockllm/model"],
         "runs": 2,
         "attempts": "parallel",
@@ -65,6 +65,21 @@ async def test_a_job_from_beginning_to_end(hawk: CommandLine, cluster: Cluster, 
     await run(hawk, "eval-set", eval_set(tmp_path, warm=1), "--wait")
     report = json.loads(await run(hawk, "report", "--json"))
     assert json.dumps(report).count('"passed"') >= 1
+    await nothing_left(cluster)
+
+
+async def test_what_agents_left_in_pods_is_scored_again_in_others(
+    hawk: CommandLine, cluster: Cluster, tmp_path: Path
+) -> None:
+    work = "mkdir -p /srv/w && cd /srv/w && echo made >made; rm given"
+    await run(hawk, "eval-set", eval_set(tmp_path, work, "works", working_dir="/srv/w"), "--wait")
+    job = (await asyncio.to_thread(hawk.snapshot))["job_id"]
+    await run(hawk, "rescore", job, "--wait")
+    for name in (job, f"{job}-rescore-1"):
+        report = json.loads(await run(hawk, "report", name, "--json"))
+        rows = [row for pair in report["pairs"] for row in pair["attempts"]]
+        assert [(row["outcome"], row["workspace"]) for row in rows] == [("pass", True)] * 2, rows
+    await run(hawk, "delete", f"{job}-rescore-1", "-y")
     await nothing_left(cluster)
 
 

@@ -22,7 +22,7 @@ from tests.system import TASKS, System, until
 class LocalPod:
     """One pod: empty directories, and the pod's command. `remove` is what a lost node does to it."""
 
-    def __init__(self, secret: Path, name: str) -> None:
+    def __init__(self, secret: Path, name: str, **more: str) -> None:
         self.root = Path(tempfile.mkdtemp(prefix=f"hawk-pod-{name}-"))
         self.base = Path(tempfile.mkdtemp(prefix="hb-"))  # short: sockets
         (secret / "base").write_text(str(self.base))
@@ -35,6 +35,7 @@ class LocalPod:
             "HAWK_RUN_BASE": str(self.base),
             "HAWK_WARM": "0",
             "HAWK_MARK": str(self.root),
+            **more,
         }
         self.log = self.root / "log"
         with self.log.open("wb") as log:
@@ -89,6 +90,7 @@ class Pods(System):
         self.port = _free_port()
         self.environ["HAWK_TEST_URL"] = f"http://127.0.0.1:{self.port}"
         self.running: dict[str, LocalPod] = {}
+        self.made: list[LocalPod] = []
 
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -106,7 +108,7 @@ class Pods(System):
         until("the server is up", lambda: self._record().get("pid") == pid and self.client().alive())
 
     def stop(self) -> None:
-        for pod in self.running.values():
+        for pod in self.made:
             pod.remove()
         super().stop()
 
@@ -124,6 +126,8 @@ class Pods(System):
             "samples": more.get("samples", 4),
             "seconds": more.get("seconds", 0.6),
         }
+        if (gate := more.pop("gate", None)) is not None:
+            args["gate"] = str(gate)
         items = [{"name": name, "args": args} for name in ("left", "right")]
         return {
             "tasks": [{"file": TASKS.name, "items": items}],
@@ -131,11 +135,12 @@ class Pods(System):
             **dict(more.pop("config", {})),  # type: ignore[call-overload]
         }
 
-    def pod(self, job_id: str) -> LocalPod:
+    def pod(self, job_id: str, **environ: str) -> LocalPod:
         """Run a pod for a job, in empty directories."""
         secret = self.pods / job_id
         until("the job is launched", lambda: (secret / "job" / "start.json").exists())
-        pod = self.running[job_id] = LocalPod(secret, job_id)
+        pod = self.running[job_id] = LocalPod(secret, job_id, **environ)
+        self.made.append(pod)
         return pod
 
     def ended(self, job_id: str, timeout: float = 120.0) -> int:

@@ -47,10 +47,12 @@ class PodsEngine:
         pod = self._pods / job_id
         (pod / "job").mkdir(parents=True, exist_ok=True)
         (pod / "ended").unlink(missing_ok=True)
+        shared = "HAWK_TEST_SHARED" in os.environ
         start = Start(
             job=job_id,
             generation=spec.generation,
-            base_dir=str(pod / "source"),
+            base_dir=spec.base_dir if shared else str(pod / "source"),
+            shared=shared,
             token=mint(link_key(self._settings.home), job_id, spec.generation),
             server=None if self._attach else os.environ["HAWK_TEST_URL"],
             log_shared=1,

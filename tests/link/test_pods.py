@@ -15,7 +15,7 @@ from hawk.link import rules
 from hawk.store.attempts import read_results
 from hawk.store.rundir import RunDir
 from tests.link.podding import Cutter, Pods, pods
-from tests.system import kill, repeated, until
+from tests.system import kill, repeated, safe, until
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def test_a_pods_job_leaves_what_a_job_of_this_machine_leaves(tmp_path: Path, att
             "it is seen to run", lambda: s if (s := system.status("away")).progress.running else None
         )
         assert status.status == "running"
-        stacks = until("its stacks are there", lambda: _stacks(system, "away"))
+        stacks = until("its stacks are there", lambda: stacks_of(system, "away"))
         assert "in_steps" in stacks
         until("its trace is there, of workers that live", lambda: _trace(system, "away"))
         assert system.supervisor("away") is not None
@@ -82,7 +82,7 @@ def test_a_pods_job_leaves_what_a_job_of_this_machine_leaves(tmp_path: Path, att
         assert files(local.run_dir("here")) == files(system.run_dir("away"))
 
 
-def _stacks(system: Pods, job: str) -> str:
+def stacks_of(system: Pods, job: str) -> str:
     done = system.hawk("stacktrace", job, check=False)
     return done.stdout if done.returncode == 0 and "as it was" not in done.stdout else ""
 
@@ -128,7 +128,7 @@ def test_a_lost_pod_is_followed_by_one_that_repeats_nothing_that_was_finished(di
     first = system.pod(job)
     until("some are done", lambda: len(system.completed(job)) >= 3)
     before = system.completed(job)
-    time.sleep(2.5)  # what is finished is copied once a second
+    until("the server has what is finished", lambda: set(before) <= safe(system.run_dir(job)).keys())
     first.remove()
     system.kill_server()
     system.start()

@@ -28,3 +28,17 @@ def test_a_damaged_key_is_said_to_be_damaged(tmp_path: Path) -> None:
     (tmp_path / "link.key").write_text("")
     with pytest.raises(StorageError, match="damaged"):
         link_key(tmp_path)
+
+
+def test_a_key_that_is_given_outlives_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tmp_path / "mounted" / "key"
+    monkeypatch.setenv("HAWK_LINK_KEY_FILE", str(given))
+    own = link_key(tmp_path / "home")  # it is not there: the server's own, which it makes
+    given.parent.mkdir()
+    given.write_text("k" * 64 + "\n")
+    token = mint(link_key(tmp_path / "home"), "a", 1)
+    assert not good(own, token, "a", 1)
+    assert good(link_key(tmp_path / "another"), token, "a", 1)
+    given.write_text("short")
+    with pytest.raises(StorageError):
+        link_key(tmp_path / "home")

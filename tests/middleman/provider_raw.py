@@ -10,6 +10,7 @@ import enum
 import math
 import socket
 import struct
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ class Answer:
     Attributes:
         parts: The body, byte for byte.
         delay: Seconds before the status line; `math.inf`: never.
+        after: An event that the status line waits for.
         declared: Content-Length to claim instead of the true one.
         keep: Leave the connection open for another request.
         raw: Sent as it is, instead of status line, headers and framed body.
@@ -61,6 +63,7 @@ class Answer:
     version: str = "HTTP/1.1"
     reason: str = "Whatever"
     delay: float = 0.0
+    after: threading.Event | None = None
     declared: int | None = None
     keep: bool = True
     raw: bool = False
@@ -271,6 +274,9 @@ class Connection(asyncio.Protocol):
         """Send an answer; tells whether the connection may be used again."""
         if not await self._wait(answer.delay):
             return False
+        while answer.after is not None and not answer.after.is_set():
+            if not await self._wait(0.05):
+                return False
         chunked = answer.framing is Framing.CHUNKED and not answer.raw
         parts = () if request.method == "HEAD" else answer.parts
         if not answer.raw:

@@ -11,7 +11,15 @@ import pytest
 from hawk.core.traffic.lane import Limits, Outcome, Ticket
 from hawk.core.traffic.ledger import Spend
 from hawk.errors import ConfigError, StorageError, UsageError
-from hawk.middleman.shared_database import Heard, Held, LeaseRow, SharedDatabase, SpentRow, Told
+from hawk.middleman.shared_database import (
+    Heard,
+    Held,
+    LeaseRow,
+    ReplicaRow,
+    SharedDatabase,
+    SpentRow,
+    Told,
+)
 from hawk.middleman.shared_lane import SharedLane
 from hawk.middleman.shared_lanes import SharedLanes
 from hawk.middleman.tokens import signing_key
@@ -111,7 +119,12 @@ def test_a_lane_uses_no_more_than_it_asks_for_and_asks_for_no_more_than_is_known
         held = [Held("one", "", given, 0, 0, 0, 0, {}), Held("two", "", 0, 0, 0, 0, 0, {"job": others})]
         for one in held:
             one.lane = lanes.id_of(seat.name)
-        lanes.apply(Heard(0.0, ["one", "two"], None, held, None, None, None, None, None), 0.0)
+        lanes.apply(
+            Heard(
+                0.0, [ReplicaRow("one", ""), ReplicaRow("two", "")], None, held, None, None, None, None, None
+            ),
+            0.0,
+        )
 
     assert lanes.ask(seats, 0.0, frozen=False)[0][0].places == 8
     hear(others=3.0, given=8)

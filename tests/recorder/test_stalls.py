@@ -144,6 +144,10 @@ def test_a_busy_regular_expression_is_named_and_so_after_its_worker_was_killed(j
     (before,) = job.stacks("--before").records
     assert (before.pid, before.live, before.ended) == (pid, False, "killed by SIGKILL")
     assert {who.sample for chain in waits(before) for who in chain.attempts} == {"main", phases.HOSTILE}
+    (only,) = job.stacks("--before", "--sample", "main").records
+    assert {who.sample for chain in only.chains for who in chain.attempts} == {"main"}
+    nobody = job.system.hawk("stacktrace", JOB, "--before", "--sample", "nobody", check=False)
+    assert (nobody.returncode, "'nobody'" in nobody.stderr) == (2, True)
     assert "hawk stacktrace --before" in job.system.hawk("stacktrace", JOB).stdout
 
 

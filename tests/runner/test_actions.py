@@ -72,12 +72,12 @@ def _phase(system: System, name: str) -> SamplePhase:
     return _samples(system)[name].phase
 
 
-def _paused(system: System) -> bool:
-    """Whether worker 0's process says that it is paused."""
+def _paused_again(system: System) -> dict[str, Any] | None:
+    """What worker 0's process says when it is paused, once it answers."""
     home = datahome.link_path(system.links, system.run_dir(JOB).worker(0))
     with contextlib.suppress(ControlError):
-        return any(task.paused for task in ControlSocket(home, 5.0).tasks())
-    return False
+        return ControlSocket(home, 5.0).pause(now=True)
+    return None
 
 
 def _config(system: System, worker: int) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_a_hung_tool_call_is_canceled_and_its_attempt_goes_on(system: System) ->
 def test_an_attempt_runs_again_in_the_live_run(system: System) -> None:
     before = _samples(system)["never"].uuid
     done = _act(system, "requeue", "never")
-    assert done.done, done
+    assert done.done, done.results
     until("it has ended", lambda: _phase(system, "never") is SamplePhase.COMPLETED)
     assert _begun(system, "never") == 2
     assert _samples(system)["never"].uuid != before
@@ -139,17 +139,18 @@ def test_a_pause_outlives_supervisor_and_worker_and_so_does_a_request(system: Sy
     run = system.run_dir(JOB)
     asked = actions.request(run, Fix(FixKind.RESTART_WORKER, subject="0"), by="me")
     done = _answered(system, asked.id)
-    assert done.done, done
+    assert done.done, done.results
     assert "started again" in done.said
     assert actions.pending(run) == []
-    until("the new worker is paused as well", lambda: _paused(system))
+    said = until("the new worker answers", lambda: _paused_again(system))
+    assert (said["paused"], said["now"], said["changed"]) == (True, True, False), "it began so"
     assert system.status(JOB).operation is Operation.PAUSED
     assert step.read_text() == stands
     system.hawk("unpause", JOB)
     until("its steps go on", lambda: step.read_text() != stands)
     until("it says so", lambda: system.status(JOB).operation is None)
     assert _begun(system, "steps") == 2
-    assert _config(system, 0)["retry"]["max_retries"] == 3
+    until("it knows what was set", lambda: _config(system, 0)["retry"]["max_retries"] == 3)
 
 
 def _still(step: Path) -> str | None:
@@ -166,6 +167,7 @@ def test_a_blocked_worker_is_started_again_by_the_number_of_its_verdict(system: 
         return next((v.n for v in found if v.cause == "loop_blocked" and v.fix is not None), None)
 
     n = until("the blocked loop is named", number, 60)
+    before = _samples(system)["last"].uuid
     refused = system.hawk("fix", JOB, str(n), check=False)
     assert refused.returncode == 2
     assert "restart worker 1" in refused.stdout
@@ -179,13 +181,15 @@ def test_a_blocked_worker_is_started_again_by_the_number_of_its_verdict(system: 
     states = [line.state for line in journal if line.subject == "loop_blocked"]
     assert states == ["asked", "done"]
     until("it knows what was set", lambda: _config(system, 1)["retry"]["max_retries"] == 3)
+    until("what hung beside it runs there", lambda: _samples(system)["last"].uuid not in (None, before))
 
 
 def test_the_last_attempt_of_its_worker_runs_again_in_the_next(system: System) -> None:
     until("all else in its worker has ended", lambda: _phase(system, "well") is SamplePhase.COMPLETED)
     until("it hangs", lambda: _begun(system, "last") == 2 and _phase(system, "last") is SamplePhase.RUNNING)
     until("it has a uuid", lambda: _samples(system)["last"].uuid)
-    assert _act(system, "requeue", "last").done
+    done = _act(system, "requeue", "last")
+    assert done.done, done.results
     until("it has ended", lambda: _phase(system, "last") is SamplePhase.COMPLETED)
     assert _begun(system, "last") == 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_a_resume_never_shows_less_than_had_completed(system: System) -> None:
 
 
 def test_one_sample_can_be_stopped(system: System) -> None:
-    system.submit("one", seconds=3.0)
+    system.submit("one", seconds=1.5)
     begun(system, "one")
 
     def target() -> str | None:
@@ -154,6 +155,7 @@ def test_secrets_reach_the_worker_and_nothing_on_disk(tmp_path: Path) -> None:
         until("some have completed", lambda: 2 <= len(own.completed("quiet")) < TOTAL)
         worker = psutil.Process(own.workers("quiet")[0])
         assert value not in [*worker.environ().values(), *worker.cmdline()]
+        assert " ".join(worker.cmdline()) in [f"hawk.runner.worker {index} of quiet" for index in range(2)]
         completed = own.completed("quiet")
         own.kill_server()
         kill(own.supervisor("quiet"))
@@ -173,17 +175,16 @@ def test_secrets_reach_the_worker_and_nothing_on_disk(tmp_path: Path) -> None:
     assert _files_with(tmp_path, value.encode()) == []
 
 
-def test_a_runner_without_its_secrets_adopts_living_workers(tmp_path: Path) -> None:
-    with running(tmp_path) as own:
-        secrets = {"secrets": [{"name": "MY_TOKEN", "type": "env"}]}
-        own.submit("adopted", seconds=2.0, config=secrets, secrets={"MY_TOKEN": "x"})
-        begun(own, "adopted")
-        own.kill_server()
-        kill(own.supervisor("adopted"))
-        own.start()
-        end = own.finish("adopted")
-        assert (end.status, end.progress.completed) == ("complete", TOTAL)
-        assert len(own.lines("adopted", "begin")) == TOTAL
+def test_a_runner_without_its_secrets_adopts_living_workers(system: System) -> None:
+    secrets = {"secrets": [{"name": "MY_TOKEN", "type": "env"}]}
+    system.submit("adopted", seconds=2.0, config=secrets, secrets={"MY_TOKEN": "x"})
+    begun(system, "adopted")
+    system.kill_server()
+    kill(system.supervisor("adopted"))
+    system.start()
+    end = system.finish("adopted")
+    assert (end.status, end.progress.completed) == ("complete", TOTAL)
+    assert len(system.lines("adopted", "begin")) == TOTAL
 
 
 def test_a_python_file_that_calls_eval_set_runs(system: System, tmp_path: Path) -> None:
@@ -204,6 +205,42 @@ eval_set([left(ledger={str(tmp_path / "ledger")!r}, samples=2, seconds=0.1)], lo
     end = system.finish(job)
     assert (end.status, end.progress.total, end.progress.completed) == ("complete", 4, 4)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_no_more_subprocesses_run_at_once_than_the_eval_set_allows(system: System, tmp_path: Path) -> None:
+    source = tmp_path / "busy.py"
+    source.write_text(
+        """
+import asyncio
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.solver import solver
+from inspect_ai.util import subprocess
+
+@solver
+def several(ledger):
+    async def solve(state, generate):
+        command = ["sh", "-c", "echo begin >> $0; sleep 0.3; echo end >> $0", ledger]
+        await asyncio.gather(*(subprocess(command) for _ in range(5)))
+        return state
+    return solve
+
+@task
+def busy(ledger: str):
+    return Task(dataset=[Sample(input="?", target="42")], solver=several(ledger))
+"""
+    )
+    ledger = tmp_path / "ledger"
+    config = {
+        "tasks": [{"file": str(source), "items": [{"name": "busy", "args": {"ledger": str(ledger)}}]}],
+        "models": [{"file": str(TASKS), "items": [{"name": "counted/m"}]}],
+        "max_subprocesses": 2,
+    }
+    with system.client() as client:
+        client.submit({"eval_set_config": config, "eval_set_id": "busy", "base_dir": str(tmp_path)})
+    assert system.finish("busy").progress.completed == 1
+    steps = [{"begin": 1, "end": -1}[line] for line in ledger.read_text().split()]
+    assert (len(steps), max(itertools.accumulate(steps))) == (10, 2)
 
 
 def test_packages_go_into_an_environment_of_their_own(system: System, tmp_path: Path) -> None:

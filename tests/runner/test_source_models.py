@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from hawk.config.settings import load_settings
+from hawk.core.diagnosis.causes import Source
 from hawk.core.diagnosis.diagnose import diagnose
 from hawk.core.diagnosis.evidence import Attempt, Evidence, Model
 from hawk.core.snapshot import ModelUse, Snapshot
@@ -108,10 +109,10 @@ def test_streaks_are_of_the_model_and_of_each_attempt(tmp_path: Path) -> None:
     assert job.look().models == []
     for second in range(5):
         job.span(second, f"u{second % 2}", seconds=2.0 + second)
-    job.span(6, status=429, said="Rate limit reached")
-    job.span(7, "u1", status=500, error="hawk_internal")
-    job.span(8, status=429, said="Rate limit reached again")
-    job.span(9, "u2", status=0, upstream_status=None, client_gone=True, seconds=30.0)
+    job.span(16, status=429, said="Rate limit reached")
+    job.span(17, "u1", status=500, error="hawk_internal")
+    job.span(18, status=429, said="Rate limit reached again")
+    job.span(19, "u2", status=0, upstream_status=None, client_gone=True, seconds=30.0)
     found = job.model()
     assert (found.name, found.recent, found.failing) == ("openai-api/local/x", "SSSSSFFF", 3)
     assert found.ok_seconds == [2.0, 3.0, 4.0, 5.0, 6.0]
@@ -128,6 +129,43 @@ def test_streaks_are_of_the_model_and_of_each_attempt(tmp_path: Path) -> None:
         "internal": 0,
         "client_gone": 0,
     }
+
+
+def test_a_line_that_another_middleman_wrote_too_late_does_not_undo_a_success(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.span(3, "u0")
+    job.span(1, "u0", status=503)
+    job.look()
+    assert job.reader._spans is not None
+    assert job.reader._spans.last["u0"].failures == 0
+
+
+def test_what_a_replica_does_not_tell_is_missing_and_the_rest_is_used(tmp_path: Path) -> None:
+    class Half(ModelAccess):
+        def status(self) -> dict[str, Any]:
+            lost = "1 of 2 replicas can't be asked by another: http://10.0.0.2:8080"
+            row = {"id": "r", "sample_uuid": "u0", "provider": "local", "account": "default", "model": "x"}
+            rest = ("sent_s", "quiet_s", "most_tokens", "place", "until", "deadline_s")
+            more = {
+                "task": "t",
+                "sample": "s0",
+                "attempt": "1",
+                "phase": "waiting",
+                "age_s": 3.0,
+                "bytes_out": 0,
+            }
+            flags = {"stream": False, "reasoning": False, "replayed": False, "retry": 0}
+            return {
+                "lanes": [],
+                "requests": [{**row, **more, **flags, **dict.fromkeys(rest)}],
+                "missing": lost,
+            }
+
+    job = Job(tmp_path)
+    job.access = Half(job.run_dir, job.spec, {}, job.settings)
+    found = job.look()
+    assert "10.0.0.2" in found.missing[Source.MIDDLEMAN]
+    assert [request.uuid for request in found.models[0].open] == ["u0"]
 
 
 def test_pauses_are_joined_with_what_the_provider_said(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_supervisor_and_zygote_have_what_is_theirs_and_no_more(errors: int, tmp_
         assert (supervisor.cwd(), os.getsid(pid)) == ("/", pid)
         assert (zygote.cwd(), os.getsid(zygote.pid)) == ("/", pid)
         assert "HAWK_TEST_MARK" not in zygote.environ()
+        assert (zygote.cmdline(), zygote.name()) == (["hawk.runner.zygote"], "hawk-zygote")
         files = held(pid)
         assert (files[1], files[2]) == ("/dev/null", str(tmp_path / "errors"))
         assert files[0].startswith("pipe:")

@@ -73,11 +73,8 @@ class Traces:
 
 def mounts() -> list[str]:
     """Mounts of ours in the host's own namespace, where none belongs."""
-    return [
-        line
-        for line in Path("/proc/self/mountinfo").read_text().splitlines()
-        if " hawk " in line or "/run/hawk" in line
-    ]
+    found = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line for line in found if " hawk " in line or f"{line.split()[4]}/".startswith("/run/hawk/")]
 
 
 def keeper_processes(pid: int) -> list[psutil.Process]:

@@ -87,7 +87,7 @@ def test_a_port_that_is_taken_is_named(start: Start) -> None:
     assert "Traceback" not in said
 
 
-def test_two_servers_can_not_share_a_home(start: Start, tmp_path: Path) -> None:
+def test_a_home_has_one_server_and_after_its_kill_the_next_one_starts(start: Start, tmp_path: Path) -> None:
     first = start("--port", "0")
     url = listening(tmp_path, first)
     second = start("--port", "0")
@@ -96,15 +96,10 @@ def test_two_servers_can_not_share_a_home(start: Start, tmp_path: Path) -> None:
     assert "runs already" in said
     assert httpx.get(f"{url}/health/live", trust_env=False).status_code == 200
     assert (tmp_path / "h" / "server.json").exists()
-
-
-def test_after_a_kill_the_next_one_starts(start: Start, tmp_path: Path) -> None:
-    first = start("--port", "0")
-    listening(tmp_path, first)
     first.kill()
     first.wait()
-    second = start("--port", "0")
-    until(lambda: json.loads((tmp_path / "h" / "server.json").read_bytes())["pid"] == second.pid, 60)
+    third = start("--port", "0")
+    until(lambda: json.loads((tmp_path / "h" / "server.json").read_bytes())["pid"] == third.pid, 60)
 
 
 def test_a_stop_ends_open_streams(start: Start, tmp_path: Path) -> None:

@@ -50,6 +50,23 @@ def test_the_new_job_has_the_saved_config_and_says_whose_attempts_it_scores(
     assert engine.run("a").read_spec() == old
 
 
+def test_it_runs_where_the_first_one_ran_unless_somebody_says_otherwise(
+    service: Service, engine: FakeEngine
+) -> None:
+    assert service.submit("a", engine="kubernetes").status_code == 200
+    write_result(engine.run("a"), result())
+    ended(engine, service, "a")
+    here = {**CONFIG, "engine": "local"}
+    ids = [
+        rescore(service).json(),
+        rescore(service, config=CONFIG).json(),
+        rescore(service, config=here).json(),
+    ]
+    ids.append(rescore(service, engine="local").json())
+    engines = [engine.run(body["eval_set_id"]).read_spec().engine for body in ids]
+    assert engines == ["kubernetes", "kubernetes", "local", "local"]
+
+
 def test_names_are_the_next_free_and_fit(service: Service, engine: FakeEngine) -> None:
     long = "x" * 43
     source(service, engine, job=long)

@@ -13,8 +13,8 @@ import pytest
 from hawk.core.zstd import pack
 from hawk.errors import ConfigError
 from hawk.link.start import Start
+from hawk.parcel import contents
 from hawk.runner.pod_files import read_job, relocate, unpack_source
-from hawk.server.services import sources
 from hawk.server.services.sources import pack_source
 from hawk.store.rundir import RunDir
 from tests.server.fakes import FakeEngine
@@ -80,7 +80,7 @@ def test_too_much_is_refused_with_the_name_of_the_largest(
     with pytest.raises(ConfigError, match=r"weights alone has 90 MiB"):
         pack_source(run, base)
     assert not (run.path / "source.tar.zst").exists()
-    monkeypatch.setattr(sources, "MOST", 1)
+    monkeypatch.setattr(contents, "MOST", 1)
     with pytest.raises(ConfigError, match=r"5 files"):
         pack_source(run, base)
 
@@ -145,7 +145,7 @@ def test_a_job_for_a_cluster_is_submitted_with_its_source(
     assert not (engine.run("local").path / "source.tar.zst").exists()
     assert service.submit("away", engine="kubernetes", **fields).status_code == 200
     assert (engine.run("away").path / "source.tar.zst").exists()
-    monkeypatch.setattr(sources, "LARGEST", 0)
+    monkeypatch.setattr(contents, "LARGEST", 0)
     refused = service.submit("large", engine="kubernetes", **fields)
     assert (refused.status_code, refused.json()["code"]) == (422, "config")
     assert not engine.run("large").path.exists()

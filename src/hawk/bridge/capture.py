@@ -7,6 +7,7 @@ again. The definition is executed once, with the manifest's builder wrapped to s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from hawk.bridge.selection import Enumeration
 from hawk.core.plan import PlanTask
 
 _BUILDER = "build_eval_set_capture"
+_SUBPROCESSES = "max_subprocesses"
 
 
 def enumerate_eval_set(define: Callable[[], None], logs: Path, manifest: Path) -> Enumeration:
@@ -46,6 +48,9 @@ def enumerate_eval_set(define: Callable[[], None], logs: Path, manifest: Path) -
                 for task in resolved_tasks
             ]
         )
+        # Of the limits on what runs at once, this one alone is not among the options that Inspect writes down.
+        caller = sys._getframe(1).f_locals
+        kwargs["options"] = {**kwargs["options"], _SUBPROCESSES: caller[_SUBPROCESSES]}
         captured: EvalSetCapture = build(resolved_tasks, args, **kwargs)
         return captured
 

@@ -28,7 +28,7 @@ from inspect_ai.log._samples import sample_active
 
 from hawk.bridge.tracepieces import Pieces
 from hawk.bridge.tracesegments import CURRENT, SIDECAR, TraceFiles, read_beat
-from hawk.core.recorder.trace import ENTER, Sidecar, ended_by_death
+from hawk.core.recorder.trace import ENTER, Beat, Sidecar, ended_by_death
 
 _LEAST_NEWS = 1 << 18  # bytes written since the sidecar: less is read again faster than written
 _NOWHERE = f"{os.devnull}/none"  # a path at which no file can be
@@ -212,7 +212,7 @@ def _of_the_dead(home: Path) -> tuple[int | None, list[bytes]]:
 
 def _last_sign(home: Path, pid: int | None) -> float | None:
     """The last heartbeat of a process, seconds since the epoch."""
-    beat = read_beat(home)
+    beat = read_beat(home, Beat)
     try:
         return datetime.fromisoformat(beat.at).timestamp() if beat is not None and beat.pid == pid else None
     except ValueError:

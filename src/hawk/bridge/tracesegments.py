@@ -15,7 +15,7 @@ from functools import partial
 from io import BytesIO, FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ BLOCK = 1 << 20
 _LEAST = 1 << 16
 _PACKED_BLOCK = 1 << 14  # compressed: trace lines unpack to ten or twenty times that
 _LONGEST = 1 << 26  # bytes looked back for the end of a line
+
+B = TypeVar("B", bound=Beat)
 
 _PIECE = re.compile(r"trace-(\d{15})\.jsonl(\.zst)?")
 
@@ -91,10 +93,10 @@ def read_sidecar(home: Path) -> Sidecar | None:
         return None
 
 
-def read_beat(home: Path) -> Beat | None:
-    """The worker's last heartbeat; None where there is none that can be read."""
+def read_beat(home: Path, type_: type[B]) -> B | None:
+    """A worker's last heartbeat, as much of it as is asked for; None where there is none that can be read."""
     try:
-        return msgspec.json.decode((home / "heartbeat.json").read_bytes(), type=Beat)
+        return msgspec.json.decode((home / "heartbeat.json").read_bytes(), type=type_)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
+import os
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +28,7 @@ RUN = 120.0
 """Seconds that a trial pod has, its image included."""
 
 CLAIM = "hawk-server"
+DEPLOYMENT = "hawk-server"
 
 
 def run(
@@ -37,10 +39,8 @@ def run(
     Raises:
         HawkError: There is no cluster to look at.
     """
-    settings = load_cluster_settings()
-    if image:
-        settings = dataclasses.replace(settings, image=image)
-    checks = asyncio.run(survey(settings, namespace, context, run_pod=run_pod))
+    said = {**os.environ, "HAWK_KUBE_IMAGE": image} if image else dict(os.environ)
+    checks = asyncio.run(survey(said, namespace, context, run_pod=run_pod))
     missing = sum(check.state is State.MISSING for check in checks)
     if as_json:
         import msgspec
@@ -56,11 +56,16 @@ def run(
 
 
 async def survey(
-    settings: ClusterSettings, namespace: str | None, context: str | None, *, run_pod: bool = False
+    said: Mapping[str, str], namespace: str | None, context: str | None, *, run_pod: bool = False
 ) -> list[Check]:
-    """All findings about a namespace, as who runs the cluster sees it."""
+    """All findings about a namespace, as who runs the cluster sees it.
+
+    Args:
+        said: The environment; what it does not say of the cluster is as the server that is deployed there has it.
+    """
     from hawk.kube.api import connect
 
+    load_cluster_settings(said)  # what is wrong here is said before anything is looked at
     async with await connect(context=context, namespace=namespace) as cluster:
         first = await look.api(cluster)
         if first.state is State.MISSING:
@@ -68,6 +73,7 @@ async def survey(
         where = await look.gather([look.named("namespace", lambda: look.namespace(cluster))])
         if any(check.state is State.MISSING for check in where):
             return [first, *where]
+        settings = load_cluster_settings({**await deployed(cluster), **said})
         probes = {
             "permissions": lambda: look.account_permissions(cluster, SERVER_ACCOUNT, SERVER),
             "runner's permissions": lambda: look.account_permissions(cluster, RUNNER_ACCOUNT, RUNNER),
@@ -94,9 +100,23 @@ def show(checks: list[Check]) -> None:
         columns = shutil.get_terminal_size().columns
     rows = [(marks[check.state], check.name, check.detail) for check in checks]
     click.echo(table(("", "what", "found"), rows, columns=columns))
+    to_do: dict[str, list[str]] = {}
     for check in checks:
         if check.remedy and check.state is not State.OK:
-            click.echo(f"\n{clean(check.name)}\n  → {clean(check.remedy)}")
+            to_do.setdefault(clean(check.remedy), []).append(clean(check.name))
+    for remedy, names in to_do.items():
+        click.echo(f"\n{', '.join(names)}\n  → {remedy}")
+
+
+async def deployed(cluster: Cluster) -> dict[str, str]:
+    """Variables of the server that is deployed in the namespace, as far as they stand in its Deployment; {}: none is."""
+    try:
+        found = await cluster.get("Deployment", DEPLOYMENT, patience=look.PATIENCE) or {}
+        containers = found["spec"]["template"]["spec"]["containers"]
+        (server,) = [one for one in containers if one["name"] == "server"]
+        return {one["name"]: one["value"] for one in server["env"] if one.get("value")}
+    except (ClusterError, KeyError, ValueError, TypeError):  # not for this account to see, or not as ours is
+        return {}
 
 
 async def secrets(cluster: Cluster) -> list[Check]:
@@ -107,7 +127,10 @@ async def secrets(cluster: Cluster) -> list[Check]:
         lacking = [key for key in keys if not ((there or {}).get("data") or {}).get(key)]
         if there is None or lacking:
             detail = "not there" if there is None else f"without {', '.join(lacking)}"
-            remedy = "hawk server deploy --secrets --bundled-database | kubectl apply -f - (or --database-url FILE)"
+            remedy = (
+                f"hawk server deploy --secrets --bundled-database | kubectl create -n {cluster.namespace} -f - "
+                "(or --database-url FILE)"
+            )
             found.append(Check(f"secret {name}", State.MISSING, detail, remedy))
         else:
             found.append(Check(f"secret {name}", State.OK, ", ".join(keys)))
@@ -116,7 +139,10 @@ async def secrets(cluster: Cluster) -> list[Check]:
     if held:
         found.append(Check(f"secret {PROVIDER_KEYS}", State.OK, ", ".join(held)))
     else:
-        remedy = f"kubectl create secret generic {PROVIDER_KEYS} --from-file=OPENAI_API_KEY=FILE, unless no model needs one."
+        remedy = (
+            f"kubectl create secret generic {PROVIDER_KEYS} -n {cluster.namespace} --from-file=OPENAI_API_KEY=FILE, "
+            "unless no model needs one."
+        )
         found.append(Check(f"secret {PROVIDER_KEYS}", State.WARN, "no key of a model provider", remedy))
     return found
 

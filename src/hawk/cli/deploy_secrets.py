@@ -33,7 +33,7 @@ def manifest(database_url: str | None) -> str:
     """
     database = _bundled() if database_url is None else _theirs(database_url.strip())
     data = {
-        "hawk-server": {"token": new_token(USER)},
+        "hawk-server": {"token": new_token(USER), "link": secrets.token_hex(32)},
         "hawk-signing-key": {"key": secrets.token_hex(32)},
         "hawk-database": database,
     }

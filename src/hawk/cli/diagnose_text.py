@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from hawk.cli.text import clean, duration, parse_time, plural
-from hawk.cli.watch_model import verdict_line
+from hawk.cli.watch_troubles import verdict_line
 from hawk.core.diagnosis.causes import Layer, Severity
 from hawk.core.diagnosis.verdict import Diagnosis, Judged, Verdict
 from hawk.core.states import JobStatus

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from hawk.kube.api import Cluster
 
 
+MANUAL = "docs/kubernetes-permissions.md"
+
+
 def run_checks() -> list[Check]:
     """All findings; the first one that makes the others pointless is the last."""
     try:
@@ -48,8 +51,10 @@ async def _survey(settings: ClusterSettings) -> list[Check]:
         first = [await look.api(cluster)]
         if first[0].state is State.MISSING:
             return first
+        first += await look.gather([look.named("namespace", lambda: look.namespace(cluster))])
+        if first[-1].state is State.MISSING:
+            return first
         probes = {
-            "namespace": lambda: look.namespace(cluster),
             "permissions": lambda: _mine(cluster),
             "runner's account": lambda: _runner(cluster, settings),
             "pods": lambda: look.pods_allowed(cluster, settings),
@@ -62,7 +67,14 @@ async def _survey(settings: ClusterSettings) -> list[Check]:
 
 
 async def _mine(cluster: Cluster) -> list[Check]:
-    return _summed("permissions", await look.own_permissions(cluster, SERVER))
+    found = _summed("permissions", await look.own_permissions(cluster, SERVER))
+    if any(check.state is State.MISSING for check in found):
+        remedy = (
+            f"Whoever runs it can allow all at once: kubectl apply -n {cluster.namespace} -f deploy/base/server-account.yaml; "
+            f"kubectl create rolebinding YOU -n {cluster.namespace} --role=hawk-server --user=YOU"
+        )
+        found.append(Check("all permissions", State.MISSING, f"see {MANUAL}", remedy))
+    return found
 
 
 async def _runner(cluster: Cluster, settings: ClusterSettings) -> list[Check]:

@@ -86,6 +86,16 @@ _selection_options = [
 ]
 
 
+_upload_option = click.option(
+    "--upload/--no-upload",
+    "upload",
+    default=None,
+    envvar="HAWK_UPLOAD",
+    help="Whether the config's directory is sent along; by default it is where the server is on another machine. "
+    "HAWK_UPLOAD=0 or 1: the same.",
+)
+
+
 def _with_selection(command: Any) -> Any:
     for option in reversed(_selection_options):
         command = option(command)
@@ -130,6 +140,7 @@ _engine_option = click.option(
 @_with_selection
 @_with_secrets
 @click.option("--no-resume", is_flag=True, help="Start over: earlier logs are moved aside, not reused.")
+@_upload_option
 @pass_app
 def run(
     app: App,
@@ -147,6 +158,7 @@ def run(
     secrets: tuple[str, ...],
     secrets_files: tuple[Path, ...],
     no_resume: bool,
+    upload: bool | None,
 ) -> None:
     """Run the eval set that CONFIG describes."""
     from hawk.cli.selection import Selection
@@ -167,10 +179,10 @@ def run(
     if dry_run or check:
         click.echo(submission.describe())
         if dry_run:
-            _plan_only(app, submission.body())
+            _plan_only(app, submission.body(), upload)
         click.echo("Nothing was submitted.")
         return
-    submit(app, {**submission.body(), "restart": no_resume}, wait=wait)
+    submit(app, {**submission.body(), "restart": no_resume}, wait=wait, upload=upload)
 
 
 @eval_set.command("resume", short_help="Run again what is missing of an eval set.")
@@ -209,11 +221,16 @@ def resume(
     submit(app, body, wait=wait)
 
 
-def submit(app: App, body: dict[str, Any], *, wait: bool) -> None:
-    """Submit what is described, say its plan, and follow it to its end if so wished. Ends the command then."""
-    client = app.client
+def submit(app: App, body: dict[str, Any], *, wait: bool, upload: bool | None = None) -> None:
+    """Submit what is described, say its plan, and follow it to its end if so wished. Ends the command then.
+
+    Args:
+        upload: Whether the files go along; None: where the server is elsewhere.
+    """
+    from hawk.cli import sending
+
     try:
-        submitted = client.submit(body)
+        submitted, files = sending.submit(app, body, upload)
     except KeyboardInterrupt:
         note("\nInterrupted while submitting: 'hawk list eval-sets' shows whether the job has begun.")
         raise
@@ -222,6 +239,8 @@ def submit(app: App, body: dict[str, Any], *, wait: bool) -> None:
         for warning in submitted.warnings:
             note(f"Warning: {warning}")
         _announce(submitted, resumed=bool(body.get("resume")))
+        if files is not None:
+            click.echo(files)
         _print_plan(app, submitted.eval_set_id)
         if not wait:
             click.echo(f"Watch it: hawk watch {submitted.eval_set_id}")
@@ -232,10 +251,14 @@ def submit(app: App, body: dict[str, Any], *, wait: bool) -> None:
     raise click.exceptions.Exit(follow.exit_code(snapshot.status))
 
 
-def _plan_only(app: App, body: dict[str, Any]) -> None:
+def _plan_only(app: App, body: dict[str, Any], upload: bool | None) -> None:
     """Have the plan made by a job of its own, which runs nothing and is removed again."""
-    submitted = app.client.submit({**body, "dry_run": True})
+    from hawk.cli import sending
+
+    submitted, files = sending.submit(app, {**body, "dry_run": True}, upload)
     try:
+        if files is not None:
+            click.echo(files)
         _print_plan(app, submitted.eval_set_id, dry=True)
     finally:
         app.client.delete(submitted.eval_set_id)

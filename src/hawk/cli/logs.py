@@ -11,6 +11,7 @@ import click
 from hawk.cli.context import App, complete_job, note, pass_app
 from hawk.cli.jobs import hours_ago
 from hawk.cli.text import clean, parse_time
+from hawk.core.loglevels import LogLevel
 from hawk.errors import ServerUnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 POLL = 1.0
 EVER = 43_800.0  # hours: five years
 
-LEVELS = ("debug", "trace", "http", "info", "warning", "error", "critical")
-OTHERS = ("supervisor", "journal", "enumerate", "environment")
-"""Who writes logs beside the workers: `enumerate` finds the tasks, `environment` installs packages."""
+OTHERS = ("supervisor", "journal", "cluster", "enumerate", "environment")
+"""Who writes logs beside the workers: `cluster` says what became of the job's pods, `enumerate` finds the tasks,
+`environment` installs packages."""
 
 _COLOURS = {"ERROR": "red", "CRITICAL": "red", "WARNING": "yellow", "DEBUG": "bright_black"}
 
@@ -41,14 +42,16 @@ _COLOURS = {"ERROR": "red", "CRITICAL": "red", "WARNING": "yellow", "DEBUG": "br
     "--hours", type=click.FloatRange(min=0), default=EVER, help="How far back.  [default: everything]"
 )
 @click.option(
-    "--level", type=click.Choice(LEVELS, case_sensitive=False), help="Only lines of this level and above."
+    "--level",
+    type=click.Choice([level.value for level in LogLevel], case_sensitive=False),
+    help="Only lines of this level and above.",
 )
 @click.option(
     "--worker",
     "whose",
     multiple=True,
-    metavar="N|supervisor|journal",
-    help="Only lines of this worker, of the supervisor or of the journal; may be repeated.",
+    metavar="N|supervisor|journal|cluster",
+    help="Only lines of this worker, of the supervisor, of the journal or of the cluster; may be repeated.",
 )
 @click.option("--sample", metavar="UUID|ID", help="Only lines that name this sample (or ID/ATTEMPT).")
 @pass_app
@@ -62,7 +65,10 @@ def logs(
     whose: tuple[str, ...],
     sample: str | None,
 ) -> None:
-    """Print what supervisor and workers wrote, and what the journal noted. ID: the last job."""
+    """Print what supervisor and workers wrote, what the journal noted, and what the cluster said of the job's pods.
+
+    ID: the last job.
+    """
     _check(whose)
     job_id = app.job(job_id)
     chosen = {"level": level, "worker": whose or None, "sample": sample}

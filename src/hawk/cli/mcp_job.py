@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
 
-from hawk.calls import segment
 from hawk.cli import watch_model as model
 from hawk.cli.context import App
 from hawk.cli.mcp_base import Expendable, JobArgs, Result, Tool, Untrusted
 from hawk.cli.mcp_text import short
 from hawk.cli.text import duration
+from hawk.cli.watch_concerns import concerns, waits
+from hawk.cli.watch_troubles import troubles
+from hawk.core.diagnosis.verdict import Verdict as NamedCause
 from hawk.core.snapshot import Progress, Snapshot
 
 VERDICTS = 3
@@ -141,7 +143,7 @@ def _watch(app: App, args: WatchArgs) -> Watch:
         snapshot = client.status(app.job(args.id)).data
     now = model.server_now(snapshot, 0, datetime.now(UTC))
     totals = model.totals(snapshot, now)
-    found, more = model.concerns(snapshot, now, args.attention)
+    found, more = concerns(snapshot, now, args.attention)
     return Watch(
         job_id=short(snapshot.job_id),
         status=snapshot.status.value,
@@ -169,7 +171,7 @@ def _watch(app: App, args: WatchArgs) -> Watch:
             for c in found
         ],
         attention_total=len(found) + more,
-        troubles=_texts([*model.waits(snapshot), *model.troubles(snapshot, now)]),
+        troubles=_texts([*waits(snapshot), *troubles(snapshot, now)]),
         verdicts=[_brief(verdict) for verdict in snapshot.diagnosis[:VERDICTS]],
     )
 
@@ -287,46 +289,41 @@ class Diagnosis(Result):
 def _diagnose(app: App, args: JobArgs) -> Diagnosis:
     job_id = app.job(args.id)
     with app.connect() as client:
-        found = client.json("GET", f"/monitoring/jobs/{segment(job_id)}/diagnosis", dict[str, Any])
+        found = client.diagnosis(job_id)
     return Diagnosis(
-        job_id=short(found.get("job_id") or job_id),
-        at=short(found.get("at")) or None,
-        status=short(found.get("status")) or None,
-        verdicts=[_verdict(n, verdict) for n, verdict in enumerate(found.get("verdicts") or [], 1)],
-        healthy=_texts(list(found.get("healthy") or [])),
-        missing=[
-            Missing(source=short(source), why=Untrusted.of(why))
-            for source, why in (found.get("missing") or {}).items()
-        ],
+        job_id=short(found.job_id),
+        at=short(found.at) or None,
+        status=short(found.status) or None,
+        verdicts=[_verdict(verdict) for verdict in found.verdicts],
+        healthy=_texts(found.healthy),
+        missing=[Missing(source=short(name), why=Untrusted.of(why)) for name, why in found.missing.items()],
     )
 
 
-def _verdict(number: int, found: Mapping[str, Any]) -> Verdict:
+def _verdict(found: NamedCause) -> Verdict:
     return Verdict(
-        number=found.get("n") or number,
-        cause=short(found.get("cause")),
-        subject=Untrusted.of(found.get("subject"), 80),
-        fixable=bool(found.get("fix")),
-        held=_texts(list(found.get("held") or [])[:HELD]),
-        weakened=[short(source) for source in found.get("weakened") or []],
-        layer=short(found.get("layer")),
-        scope=short(found.get("scope")),
-        severity=short(found.get("severity")),
-        since=short(found.get("since")) or None,
-        clears=short(found.get("clears")) or None,
-        who=short(found.get("who")) or None,
-        attempts=found.get("attempts"),
-        pairs=found.get("pairs"),
-        cost_hours=found.get("cost_hours"),
-        what=Untrusted.of(found.get("what"), 300),
+        number=found.n,
+        cause=short(found.cause),
+        subject=Untrusted.of(found.subject, 80),
+        fixable=found.fix is not None,
+        held=_texts(found.held[:HELD]),
+        weakened=[short(source) for source in found.weakened],
+        layer=found.layer,
+        scope=found.scope,
+        severity=found.severity,
+        since=short(found.since) or None,
+        clears=short(found.clears) or None,
+        who=found.who,
+        attempts=found.attempts,
+        pairs=found.pairs,
+        cost_hours=found.cost_hours,
+        what=Untrusted.of(found.what, 300),
         evidence=[
-            Fact(
-                source=short(e.get("source")), fact=Untrusted.of(e.get("fact")), at=short(e.get("at")) or None
-            )
-            for e in (found.get("evidence") or [])[:EVIDENCE]
+            Fact(source=e.source, fact=Untrusted.of(e.fact), at=short(e.at) or None)
+            for e in found.evidence[:EVIDENCE]
         ],
-        remedy=short(found.get("remedy"), 300) or None,
-        next=short(found.get("next"), 300) or None,
+        remedy=short(found.remedy, 300) or None,
+        next=short(found.next, 300) or None,
     )
 
 

@@ -188,8 +188,9 @@ class LogArgs(JobArgs):
     )
     worker: str | None = Field(
         default=None,
-        pattern=r"^(\d{1,6}|supervisor|journal|enumerate|environment)$",
-        description="Only of this worker (a number), or supervisor, journal, enumerate (loads tasks), environment (installs).",
+        pattern=r"^(\d{1,6}|supervisor|journal|cluster|enumerate|environment)$",
+        description="Only of this worker (a number), or supervisor, journal, cluster (what Kubernetes says of its pods), "
+        "enumerate (loads tasks), environment (installs).",
     )
     sample: str | None = Field(
         default=None, description="Only lines that name this sample: uuid, id, or ID/ATTEMPT."

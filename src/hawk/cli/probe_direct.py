@@ -6,10 +6,10 @@ import json
 import os
 import time
 from typing import Any
-from urllib.parse import quote
 
-from hawk.config.providers import Kind, Provider, credential, provider_of
+from hawk.config.providers import Kind, credential, provider_of
 from hawk.config.settings import Settings
+from hawk.config.smallrequest import small_request
 from hawk.errors import HawkError, UsageError
 
 PATIENCE = 60.0
@@ -56,6 +56,7 @@ def _ask(settings: Settings, provider: str, model: str) -> dict[str, Any]:
     except HawkError as ex:
         return _no_answer(ex.message, "settings")
     path, body = small_request(route.provider, model)
+    path = path.removeprefix(route.provider.prefix)
     headers = {"Content-Type": "application/json", "Connection": "close", **route.headers}
     if route.key is not None:
         name, value = credential(route.provider.kind, route.key)
@@ -74,17 +75,3 @@ def _ask(settings: Settings, provider: str, model: str) -> dict[str, Any]:
 
 def _no_answer(error: str, kind: str) -> dict[str, Any]:
     return {"status": None, "error": error, "type": kind, "body": "", "seconds": 0.0}
-
-
-def small_request(provider: Provider, model: str) -> tuple[str, dict[str, Any]]:
-    """(path after the base URL, body) of the smallest request for an answer in a provider's format."""
-    if provider.kind is Kind.GEMINI:
-        path = f"/v1beta/models/{quote(model.removeprefix('models/'))}:generateContent"
-        return path, {"contents": [{"role": "user", "parts": [{"text": "Say OK."}]}]}
-    messages = [{"role": "user", "content": "Say OK."}]
-    if provider.kind is Kind.ANTHROPIC:
-        return "/v1/messages", {"model": model, "max_tokens": 16, "messages": messages}
-    paths = {"groq": "/openai/v1/chat/completions", "mistral": "/v1/chat/completions"}
-    if provider.name == "perplexity":
-        return "/responses", {"model": model, "input": "Say OK.", "max_output_tokens": 16}
-    return paths.get(provider.name, "/chat/completions"), {"model": model, "messages": messages}

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hawk.cli.context import App, complete_job, pass_app
-from hawk.cli.eval_set import _with_secrets, submit
+from hawk.cli.eval_set import _upload_option, _with_secrets, submit
 
 
 @click.command(short_help="Score the attempts of an eval set again, without an agent.")
@@ -25,6 +25,7 @@ from hawk.cli.eval_set import _with_secrets, submit
 @click.option(
     "--wait/--detach", "wait", default=False, help="Follow the job to its end, or leave it running (default)."
 )
+@_upload_option
 @pass_app
 def rescore(
     app: App,
@@ -34,6 +35,7 @@ def rescore(
     secrets: tuple[str, ...],
     secrets_files: tuple[Path, ...],
     wait: bool,
+    upload: bool | None,
 ) -> None:
     """Score what the attempts of eval set ID left once more: their transcripts and workspaces, as they were kept.
 
@@ -41,7 +43,7 @@ def rescore(
     was mended or changed is used. It is a new job: 'hawk compare ID NEW_ID' shows what changed, and 'hawk eval-set resume
     NEW_ID' goes on with one that was interrupted. docs/rescoring.md says what scorers see.
     """
-    submit(app, _body(eval_set_id, name, config, secrets, secrets_files), wait=wait)
+    submit(app, _body(eval_set_id, name, config, secrets, secrets_files), wait=wait, upload=upload)
 
 
 def _body(

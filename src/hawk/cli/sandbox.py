@@ -71,18 +71,52 @@ sandbox.add_command(shell)
 @click.option(
     "--docker", is_flag=True, help="Also containers of Inspect's docker provider that nobody owns any more."
 )
+@click.option(
+    "--pods",
+    is_flag=True,
+    help="Also pods, Services, network policies and Secrets in the cluster's namespace.",
+)
+@click.option(
+    "--older-than",
+    metavar="TIME",
+    help="With --pods, also what was made so long ago elsewhere and has no owner in the cluster: 12h, 7d, …",
+)
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    help="The namespace.  [default: HAWK_KUBE_NAMESPACE, else the kubeconfig's]",
+)
 @dry_run_option
 @as_json_option
 @pass_app
-def sweep(app: App, docker: bool, dry_run: bool, as_json: bool) -> None:
+def sweep(
+    app: App,
+    docker: bool,
+    pods: bool,
+    older_than: str | None,
+    namespace: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Remove what sandboxes left whose processes were killed all at once. The living are not touched.
 
     With --docker also the containers, networks and volumes of compose projects that Inspect's docker provider has
     made and no running process can be the owner of. What may belong to somebody stays, and is named.
-    """
-    from hawk.cli.sandbox_sweep import print_sweep, run
 
-    found = run(app.settings, docker=docker, dry_run=dry_run)
+    With --pods also what workers of this machine have left in a cluster. A runner's pods in the cluster are removed with
+    its Job by the cluster itself. What processes of other machines have made stays, unless it is --older-than so long.
+
+    \b
+    hawk sandbox sweep --pods --older-than 1d --dry-run     what would be removed
+    """
+    from hawk.cli.sandbox_sweep import InCluster, print_sweep, run
+
+    if not pods and (older_than or namespace):
+        raise UsageError("--older-than and --namespace are of pods.", remedy="Give --pods as well.")
+    age = _seconds(older_than) if older_than else None
+    found = run(
+        app.settings, docker=docker, pods=InCluster(namespace, age) if pods else None, dry_run=dry_run
+    )
     if as_json:
         _print_json(found)
     else:

@@ -133,7 +133,7 @@ def deploy(
     """Prepare a namespace of a Kubernetes cluster for the server, and check it before anything runs.
 
     \b
-    hawk server deploy --secrets --bundled-database | kubectl apply -n hawk -f -
+    hawk server deploy --secrets --bundled-database | kubectl create -n hawk -f -
     kubectl apply -k deploy/overlays/single-node
     hawk server deploy --check -n hawk
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from hawk.core.text import duration as duration
 from hawk.core.text import parse_time as parse_time
@@ -83,3 +84,9 @@ def local_time(text: str | None) -> str:
     """An ISO time as local date and minute; what can't be read is shown as it is."""
     time = parse_time(text)
     return time.astimezone().strftime("%Y-%m-%d %H:%M") if time else clean(text)
+
+
+def seconds_since(text: str | None, now: datetime) -> float:
+    """Seconds from an ISO time to now; 0 for none or nonsense."""
+    time = parse_time(text)
+    return 0.0 if time is None else (now - time).total_seconds()

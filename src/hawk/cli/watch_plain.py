@@ -7,6 +7,8 @@ from datetime import datetime
 
 from hawk.cli import watch_model as model
 from hawk.cli.text import clean, duration, shorten, table
+from hawk.cli.watch_concerns import concerns, waits
+from hawk.cli.watch_troubles import troubles, verdicts
 from hawk.core.snapshot import Sample, Snapshot, Task
 from hawk.core.states import JobStatus, SamplePhase
 
@@ -26,7 +28,7 @@ def render(snapshot: Snapshot, now: datetime, columns: int = 110) -> str:
 
 def _header(snapshot: Snapshot, now: datetime) -> str:
     totals = model.totals(snapshot, now)
-    verdicts = model.verdicts(snapshot)
+    wrong = verdicts(snapshot)
     lines = [f"{clean(snapshot.job_id)}: {totals.label}"]
     if totals.elapsed is not None:
         lines[0] += (
@@ -49,11 +51,11 @@ def _header(snapshot: Snapshot, now: datetime) -> str:
         lines.append(f"  {models}")
     if totals.http_retries:
         lines.append(f"  {totals.http_retries:,} HTTP retries")
-    if len(verdicts) > 1:
-        lines += [f"  ! {line}" for line in verdicts[1:MAX_LINES]]
-    lines += [f"  {line}" for line in model.waits(snapshot)[:MAX_LINES]]
-    lines += [f"  ! {line}" for line in model.troubles(snapshot, now)]
-    return "\n".join([*verdicts[:1], *lines])
+    if len(wrong) > 1:
+        lines += [f"  ! {line}" for line in wrong[1:MAX_LINES]]
+    lines += [f"  {line}" for line in waits(snapshot)[:MAX_LINES]]
+    lines += [f"  ! {line}" for line in troubles(snapshot, now)]
+    return "\n".join([*wrong[:1], *lines])
 
 
 def _tasks(snapshot: Snapshot, now: datetime, columns: int) -> str:
@@ -111,7 +113,7 @@ def segments(total: int, counts: list[int], cells: int) -> list[int]:
 
 
 def _attention(snapshot: Snapshot, now: datetime, columns: int) -> str:
-    found, more = model.concerns(snapshot, now, MAX_CONCERNS)
+    found, more = concerns(snapshot, now, MAX_CONCERNS)
     if not found:
         return ""
     rows = [[c.task, c.who, c.phase, c.text] for c in found]
@@ -132,12 +134,12 @@ def changes(old: Snapshot | None, new: Snapshot, now: datetime) -> Iterator[str]
         eta = model.eta_text(totals.pace)
         tail = f" · ETA {eta}" if totals.pace.eta_seconds and not new.status.terminal else ""
         yield model.counts_text(new.progress) + tail
-    waited = {_gist(line) for line in model.waits(old)} if old else set()
-    yield from [line for line in model.waits(new) if _gist(line) not in waited][:MAX_LINES]
-    told = {_gist(line) for line in model.verdicts(old)} if old else set()
-    yield from [line for line in model.verdicts(new) if _gist(line) not in told][:MAX_LINES]
-    known = {_gist(line) for line in model.troubles(old, now)} if old else set()
-    for line in model.troubles(new, now):
+    waited = {_gist(line) for line in waits(old)} if old else set()
+    yield from [line for line in waits(new) if _gist(line) not in waited][:MAX_LINES]
+    told = {_gist(line) for line in verdicts(old)} if old else set()
+    yield from [line for line in verdicts(new) if _gist(line) not in told][:MAX_LINES]
+    known = {_gist(line) for line in troubles(old, now)} if old else set()
+    for line in troubles(new, now):
         if _gist(line) not in known:
             yield f"trouble: {line}"
     yield from _ended_badly(old, new)

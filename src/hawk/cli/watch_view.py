@@ -11,7 +11,9 @@ from rich.text import Text
 
 from hawk.cli import watch_model as model
 from hawk.cli.text import clean, duration
+from hawk.cli.watch_concerns import Concern, Rank, concerns, waits
 from hawk.cli.watch_plain import segments
+from hawk.cli.watch_troubles import troubles, verdicts
 from hawk.core.snapshot import Progress, Snapshot
 from hawk.core.states import JobStatus
 
@@ -41,15 +43,15 @@ _STATUS_STYLES = {
     JobStatus.WAITING_FOR_CAPACITY: "bold yellow",
 }
 _RANK_STYLES = {
-    model.Rank.VERDICT: "bold red",
-    model.Rank.BLOCKED: "red",
-    model.Rank.PERSON: "magenta",
-    model.Rank.LONG_RETRY: "yellow",
-    model.Rank.IDLE: "yellow",
-    model.Rank.ERRORED: "red",
-    model.Rank.RETRY: "yellow",
-    model.Rank.LIMIT: "yellow",
-    model.Rank.IN_FLIGHT: "",
+    Rank.VERDICT: "bold red",
+    Rank.BLOCKED: "red",
+    Rank.PERSON: "magenta",
+    Rank.LONG_RETRY: "yellow",
+    Rank.IDLE: "yellow",
+    Rank.ERRORED: "red",
+    Rank.RETRY: "yellow",
+    Rank.LIMIT: "yellow",
+    Rank.IN_FLIGHT: "",
 }
 MIN_TASKS = 3
 SNAPSHOT_ROWS = 60  # of one snapshot that is printed and left
@@ -86,7 +88,7 @@ def view(
     rows = model.task_rows(snapshot, now)
     free = size.rows - len(header) - 5  # two table heads, two blank lines, the foot
     for_tasks = min(len(rows), max(MIN_TASKS, free // 2))
-    found, more = model.concerns(snapshot, now, max(1, free - for_tasks - 2))
+    found, more = concerns(snapshot, now, max(1, free - for_tasks - 2))
     if len(found) + 2 < free - for_tasks:
         for_tasks = min(len(rows), free - len(found) - 2)
     parts: list[RenderableType] = [*header, Text()]
@@ -110,8 +112,8 @@ def _header(
     head.append(clean(snapshot.job_id), "bold").append("  ")
     head.append(totals.label, _STATUS_STYLES.get(snapshot.status, "bold cyan"))
     head.append(f"  {duration(totals.elapsed)}", "dim")
-    verdicts = model.verdicts(snapshot)
-    lines = [*(_line(line, "bold red") for line in verdicts[:1]), head]
+    wrong = verdicts(snapshot)
+    lines = [*(_line(line, "bold red") for line in wrong[:1]), head]
     if snapshot.reason:
         lines.append(_line(clean(snapshot.reason)))
     if snapshot.remedy:
@@ -130,9 +132,9 @@ def _header(
     )
     if models := model.models_text(snapshot):
         lines.append(_dim(models))
-    lines += [_line(f"! {line}", "red") for line in verdicts[1:4]]
-    lines += [_dim(line) for line in model.waits(snapshot)[:2]]
-    lines += [_line(f"! {line}", "red") for line in model.troubles(snapshot, now)[:4]]
+    lines += [_line(f"! {line}", "red") for line in wrong[1:4]]
+    lines += [_dim(line) for line in waits(snapshot)[:2]]
+    lines += [_line(f"! {line}", "red") for line in troubles(snapshot, now)[:4]]
     return lines
 
 
@@ -190,7 +192,7 @@ def _task_table(rows: list[model.TaskRow], columns: int, glyphs: dict[str, str])
     return table
 
 
-def _concern_table(found: list[model.Concern]) -> Table:
+def _concern_table(found: list[Concern]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), expand=True, header_style="dim")
     table.add_column("attempt", no_wrap=True, overflow="ellipsis", ratio=2)
     table.add_column("phase", no_wrap=True)

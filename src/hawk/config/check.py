@@ -332,6 +332,8 @@ def notes(config: EvalSetConfig) -> list[str]:
         if getattr(config, name):
             said.append(f"{name} has no effect here.")
     cluster = config.runner.model_fields_set - {"secrets", "environment"}
+    if config.runner.workers == "processes":
+        cluster.discard("workers")
     if cluster and config.engine == "local":
         said.append(f"runner: {', '.join(sorted(cluster))} only act on a cluster.")
     if config.cost_limit is not None and not config.model_cost_config:

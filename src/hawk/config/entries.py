@@ -193,7 +193,7 @@ class Entry(Strict, Generic[ItemT]):
     sources: ClassVar[tuple[str, ...]] = ("package", "file")
 
     package: Name | None = None
-    """What pip installs (a PEP 508 requirement or git URL); `inspect-ai` for what Inspect brings."""
+    """What pip installs (a PEP 508 requirement, git URL, or directory: `./mypkg`); `inspect-ai` for what Inspect brings."""
 
     file: Name | None = None
     """A Python file, relative to the eval set's own directory."""

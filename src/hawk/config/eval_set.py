@@ -88,7 +88,7 @@ class EvalSetConfig(Fields):
     """Models that tasks ask for by role (grader, …): one each."""
 
     packages: list[Name] = []
-    """More Python packages to install (PEP 508 or git URL). Installs into an environment of its own."""
+    """More Python packages to install (PEP 508, git URL, or a directory: `./mypkg`). Installs into an environment of its own."""
 
     secrets: list[SecretEntry] = []
     """Environment variables to take from the submitter. Never stored."""
@@ -186,7 +186,7 @@ class EvalSetConfig(Fields):
     """Sandboxes at once."""
 
     max_subprocesses: Count | None = None
-    """Subprocesses at once."""
+    """Subprocesses at once of a worker: Inspect's own, and commands in `local` and `docker` sandboxes."""
 
     # How models are reached
 

@@ -20,6 +20,7 @@ from hawk.config.check import (
 from hawk.config.eval_set import EvalSetConfig
 from hawk.config.experiments import Found, read_experiments
 from hawk.config.explain import explain
+from hawk.config.paths import check_inside, check_patterns
 from hawk.config.problems import Problem, caret, config_error
 from hawk.config.scan import outline
 from hawk.config.source import Source, parse_yaml
@@ -67,13 +68,16 @@ def load_eval_set(
     return _validate(source, text, base_dir, read_experiments(source, base_dir, environ, secret_names))
 
 
-def parse_eval_set(data: Any, *, base_dir: Path | None = None, name: str = "eval set") -> LoadedEvalSet:
+def parse_eval_set(
+    data: Any, *, base_dir: Path | None = None, name: str = "eval set", inside: bool = False
+) -> LoadedEvalSet:
     """Check a config that arrived as data. Variables are not filled in: that is the submitter's environment.
 
     Args:
         data: Decoded JSON.
         base_dir: What relative paths are relative to.
         name: How messages call it.
+        inside: Nothing that it names may be outside of that directory, and nothing there is looked at.
 
     Raises:
         ConfigError: Anything is wrong with it.
@@ -81,7 +85,9 @@ def parse_eval_set(data: Any, *, base_dir: Path | None = None, name: str = "eval
     if not isinstance(data, dict):
         raise config_error(name, [Problem("An eval set is a mapping of fields to values", name)])
     source = Source(name, dict(data))
-    return _validate(source, "", base_dir, read_experiments(source, base_dir))
+    if inside and (problems := check_patterns(source)):
+        raise config_error(name, problems)
+    return _validate(source, "", base_dir, read_experiments(source, base_dir), inside=inside)
 
 
 def read_text(path: Path) -> str:
@@ -125,7 +131,9 @@ def _load_script(path: Path, text: str, base_dir: Path) -> LoadedEvalSet:
     return LoadedEvalSet(None, text, base_dir, warnings, path.absolute())
 
 
-def _validate(source: Source, text: str, base_dir: Path | None, experiments: Found) -> LoadedEvalSet:
+def _validate(
+    source: Source, text: str, base_dir: Path | None, experiments: Found, *, inside: bool = False
+) -> LoadedEvalSet:
     problems, warnings = check_extra(source)
     problems += experiments.problems
     if experiments.data is not None:
@@ -135,7 +143,8 @@ def _validate(source: Source, text: str, base_dir: Path | None, experiments: Fou
     except ValidationError as ex:
         raise config_error(source.name, [*problems, *explain(ex, source, EvalSetConfig)]) from None
     problems += check_repeated(config, source) + check_experiments(config, source)
-    problems += check_files(config, source, base_dir, experiments.sources)
+    outside = check_inside(config, source) if inside else []
+    problems += outside or check_files(config, source, base_dir, experiments.sources)
     problems += check_promises(config, source)
     if problems:
         raise config_error(source.name, problems)

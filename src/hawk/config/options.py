@@ -191,6 +191,11 @@ class Runner(Strict):
     image_tag: Text | None = None
     """Tag of the container image (cluster)."""
 
+    workers: Literal["processes", "pods"] = "processes"
+    """Where the tasks run: in processes beside each other in the runner's pod, or in a pod of its own for each share of the
+    (task, model)s, eight at most unless `HAWK_WORKERS` says another number. `memory`, `cpu`, `gpu` and `disk` are then of each
+    of these pods (cluster)."""
+
     memory: Quantity | None = None
     """Memory of the runner (cluster)."""
 

@@ -39,11 +39,16 @@ class Settings:
         middleman: `HAWK_MIDDLEMAN`: workers reach models through the middleman. Default on.
         job_middleman: `HAWK_JOB_MIDDLEMAN_URL` and `HAWK_JOB_MIDDLEMAN_TOKEN`: of a runner in a pod: the middleman that
             somebody else keeps for its job, and the job's token there. None: this home's own.
+        middleman_database_url: `HAWK_MIDDLEMAN_DATABASE_URL`: PostgreSQL through which several middlemen share limits, and
+            from which the server has the spans of its jobs. None: the index's, where that is PostgreSQL and a cluster has
+            such middlemen.
         engine: `HAWK_ENGINE`: where jobs run of which nobody says it: `local` (the default) or `kubernetes`.
         bucket: `HAWK_BUCKET`: object storage (`s3://…`) that has a copy of every run directory, and from which a server brings
             back what its disk has lost. None: there is none.
         log_shared: `HAWK_LOG_SHARED`: seconds between copies of running attempts into the log directory, for a machine
             that may be lost with all its disks; 0: none.
+        worker_pod: `HAWK_WORKER_POD`: of a runner in a pod: the file with the pod of any of its workers. None: workers are
+            processes beside it.
         run_base: `HAWK_RUN_BASE`: short directory for sockets, which have a length limit of about 100 bytes.
     """
 
@@ -62,7 +67,9 @@ class Settings:
     job_middleman: JobMiddleman | None = None
     log_shared: int = 0
     bucket: str | None = None
+    middleman_database_url: str | None = None
     engine: str = "local"
+    worker_pod: Path | None = None
 
     @property
     def token_file(self) -> Path:
@@ -121,6 +128,8 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         job_middleman=_job_middleman(env),
         log_shared=int(_number(env, "HAWK_LOG_SHARED", 0)),
         engine=_engine(env),
+        worker_pod=Path(env["HAWK_WORKER_POD"]) if env.get("HAWK_WORKER_POD") else None,
+        middleman_database_url=env.get("HAWK_MIDDLEMAN_DATABASE_URL") or None,
         bucket=(env.get("HAWK_BUCKET") or "").rstrip("/") or None,
     )
 

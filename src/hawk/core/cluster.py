@@ -14,7 +14,7 @@ import msgspec
 
 from hawk.core.text import parse_time
 
-RUNNER, SANDBOX = "runner", "sandbox"
+RUNNER, WORKER, SANDBOX = "runner", "worker", "sandbox"
 """What a pod is, by its label `app.kubernetes.io/component`."""
 
 
@@ -72,7 +72,7 @@ class Pod(msgspec.Struct, omit_defaults=True):
     """A pod of the job.
 
     Attributes:
-        component: `runner`, `sandbox`, …
+        component: `runner`, `worker`, `sandbox`, …
         service: Which sandbox of its attempt.
         task, sample_id, epoch: Of the attempt that it belongs to; none while it waits for one.
         reason, message: Of the pod as a whole: `Evicted`, `NodeLost`, …
@@ -107,6 +107,13 @@ class Pod(msgspec.Struct, omit_defaults=True):
     def active(self) -> bool:
         """It has not ended."""
         return self.removed is None and self.phase not in ("Succeeded", "Failed")
+
+    @property
+    def ready(self) -> bool:
+        """All its containers run and are ready, and nobody deletes it."""
+        found = self.condition("Ready")
+        up = self.phase == "Running" and self.removed is None and self.deleting is None
+        return up and found is not None and found.status == "True"
 
     def condition(self, kind: str) -> Condition | None:
         return next((c for c in self.conditions if c.type == kind), None)

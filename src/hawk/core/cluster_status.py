@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hawk.core.cluster import RUNNER, SANDBOX, Container, Pod, PodsSeen, plain_name
-from hawk.core.cluster_why import GRACE, End, Why, how_ended, no_pod, trouble, why_not_started
+from hawk.core.cluster import RUNNER, SANDBOX, WORKER, Container, Pod, PodsSeen, plain_name
+from hawk.core.cluster_why import GRACE, End, Why, how_ended, lost_node, no_pod, trouble, why_not_started
 from hawk.core.snapshot import Metric, SealedSnapshot, Snapshot, Task, WaitingSample
 from hawk.core.states import JobStatus, SamplePhase, Trouble
 from hawk.core.text import one_line, parse_time
@@ -22,6 +22,9 @@ SHOWN = 100
 """Pods in a status: runners, those in trouble, then others. Their number is always told."""
 
 WAITING = 200
+
+UNHEARD = 30.0
+"""Seconds without a word of a runner whose node does not answer, after which it counts as out of reach."""
 
 _OF_THE_SAMPLE = (Trouble.OOM_KILLED, Trouble.CRASH_LOOP_BACK_OFF)
 """Of a sandbox pod these belong to the attempt, which is tried again."""
@@ -54,7 +57,7 @@ def with_pods(snapshot: Snapshot, seen: PodsSeen, now: datetime) -> Snapshot:
             shown.trouble_reason = Trouble.OOM_KILLED
         return shown
     shown.waiting_samples = waiting_samples(seen)
-    signal = _of_runner(seen, now)
+    signal = _of_runner(seen, now) or _of_its_node(shown, seen, now) or _of_workers(shown, seen, now)
     if signal is None:
         signal, shown = _of_sandboxes(shown, seen, now)
     shown.trouble_reason = signal.trouble or shown.trouble_reason
@@ -106,6 +109,15 @@ def _of_runner(seen: PodsSeen, now: datetime) -> Signal | None:
     return Signal(JobStatus.PENDING, f"its runner {end.words}; it is started again", word)
 
 
+def _of_its_node(shown: Snapshot, seen: PodsSeen, now: datetime) -> Signal | None:
+    """The runner's node does not answer, and nothing was heard of the runner itself for a while."""
+    lost = lost_node(seen.runner) if seen.runner is not None else None
+    heard = parse_time(shown.generated_at)
+    if lost is None or (heard is not None and (now - heard).total_seconds() < UNHEARD):
+        return None
+    return Signal(JobStatus.STUCK, _words("its runner is out of reach", lost))
+
+
 def _between(seen: PodsSeen) -> Signal | None:
     """No pod: none yet, or the one before has vanished."""
     last = seen.last_runner
@@ -134,6 +146,17 @@ def _age(seen: PodsSeen, since: str | None, now: datetime) -> float:
     """Seconds since a time of the API server."""
     local = parse_time(seen.local(since))
     return (now - local).total_seconds() if local is not None else 0.0
+
+
+def _of_workers(shown: Snapshot, seen: PodsSeen, now: datetime) -> Signal | None:
+    """What pods of workers say, while none of them runs; None: there is nothing to be said."""
+    pods = [pod for pod in seen.of(WORKER) if pod.active]
+    waiting = [why for pod in pods if (why := why_not_started(pod)) is not None]
+    if not waiting or len(waiting) < len(pods) or shown.status is not JobStatus.RUNNING or shown.operation:
+        return None
+    if (word := trouble(waiting[0].reason)) is not None:
+        return Signal(JobStatus.STUCK, _words("its workers' pods can't start", waiting[0]), str(word))
+    return _no_room(seen, waiting[0], "its workers' pods wait for room", now)
 
 
 # --- its sandboxes

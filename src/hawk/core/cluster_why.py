@@ -1,7 +1,11 @@
-"""Why a pod does not start, and how a pod or a Job ended: from what the cluster says, in words. Pure."""
+"""Why a pod does not start, and how a pod or a Job ended: from what the cluster says, in words. Pure.
+
+The one table of its reasons, for who watches a job from outside as for who waits for a sandbox inside.
+"""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -12,10 +16,20 @@ from hawk.core.text import one_line
 GRACE = 180.0
 """Seconds that the cluster may take to find room: an autoscaler adds a node in two or three minutes."""
 
+OOM = Trouble.OOM_KILLED.value
+
 NOT_RETRYABLE = 64
 """Exit code of a runner for which trying again is no use: its config or its version is wrong."""
 
-PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+PULL = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+    "ImageInspectError",
+    "SignatureValidationFailed",
+)
 CREATE = (
     "CreateContainerError",
     "CreateContainerConfigError",
@@ -23,12 +37,27 @@ CREATE = (
     "FailedCreatePodSandBox",
     "FailedMount",
     "FailedAttachVolume",
+    "PreCreateHookError",
+    "PreStartHookError",
+    "PostStartHookError",
+    "FailedPostStartHook",
+    "NetworkNotReady",
+    "UnexpectedAdmissionError",
 )
 QUOTA = "FailedCreate"
 """The Job can't make its pod at all: a quota, an admission rule, a service account that is not there."""
 
 _STARTING = ("", "ContainerCreating", "PodInitializing")
-_TELLING = ("FailedScheduling", *CREATE, "ErrImageNeverPull", "InspectFailed")
+_TELLING = ("FailedScheduling", *CREATE, "ErrImageNeverPull", "InspectFailed", "FailedSync")
+_OF_A_PULL = ("Failed", "InspectFailed")
+"""Events that say more of an image than the container's state, which is `Back-off pulling image` most of the time."""
+
+_WRAPPING = re.compile(
+    r"(?:rpc error: code = \w+ desc = |(?:ErrImagePull|ImagePullBackOff): "
+    r"|(?:Back-off pulling|Failed to pull|failed to pull and unpack) image |failed to resolve (?:reference|image) )"
+    r'(?:"(?P<image>[^"]*)":? ?)?'
+)
+"""What kubelet and container runtime put before the reason why an image can't be had."""
 
 _TROUBLES = {word.value: word for word in Trouble if word is not Trouble.UNSCHEDULABLE}
 
@@ -48,17 +77,44 @@ _POD_REASONS = {
     "Terminated": "was ended: its node shut down",
     "Shutdown": "was ended: its node shut down",
     "NodeShutdown": "was ended: its node shut down",
-    "DeadlineExceeded": "ran longer than its deadline",
+    "DeadlineExceeded": "has lived as long as it may (`lifetime`)",
     "UnexpectedAdmissionError": "was refused by its node",
 }
 
 
+class Stage(StrEnum):
+    """What a pod that does not run yet is at."""
+
+    SCHEDULING = "scheduling"
+    IMAGE = "image"
+    STARTING = "starting"
+    RUNNING = "running"
+
+
 class Why(NamedTuple):
-    """Why a pod does not start. `reason` in the cluster's spelling; `since` by the API server's clock."""
+    """Why a pod does not start.
+
+    Attributes:
+        reason: In the cluster's spelling: `ImagePullBackOff`, `Unschedulable`, …
+        detail: Its sentence; may be empty.
+        since: By the API server's clock.
+        container: Of which container, if of one.
+        stage: At which stage.
+        wrong: Something is wrong, rather than merely not done yet.
+    """
 
     reason: str
     detail: str = ""
     since: str | None = None
+    container: str = ""
+    stage: Stage = Stage.STARTING
+    wrong: bool = True
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        of = f" (container {self.container})" if self.container else ""
+        return one_line(f"{self.reason}{of}{': ' if self.detail else ''}{self.detail}", 400)
 
 
 class End(StrEnum):
@@ -73,12 +129,19 @@ class End(StrEnum):
 
 
 class PodEnd(NamedTuple):
-    """How a pod ended. `words` continue a sentence whose subject is the pod."""
+    """How a pod ended.
+
+    Attributes:
+        words: They continue a sentence whose subject is the pod.
+        at: By the API server's clock.
+        reason: The cluster's word: `OOMKilled`, `Evicted`, `Error`, …; may be empty.
+    """
 
     end: End
     words: str
     at: str | None = None
     exit_code: int | None = None
+    reason: str = ""
 
 
 class JobEnd(NamedTuple):
@@ -100,18 +163,60 @@ def why_not_started(pod: Pod) -> Why | None:
         return None
     for container in pod.containers:
         if container.state == "waiting" and trouble(container.reason) is not None:
-            return Why(container.reason, container.message, pod.created)
+            return _held(pod, container)
     if pod.phase != "Pending":
         return None
     scheduled = pod.condition("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
-        return Why(scheduled.reason or "Unschedulable", scheduled.message, scheduled.since or pod.created)
+        reason = scheduled.reason or Trouble.UNSCHEDULABLE.value
+        return Why(reason, scheduled.message, scheduled.since or pod.created, stage=Stage.SCHEDULING)
     telling = [event for event in pod.events if event.type == "Warning" and event.reason in _TELLING]
     if telling and not _past(telling[-1], pod):
-        reason = "Unschedulable" if telling[-1].reason == "FailedScheduling" else telling[-1].reason
-        return Why(reason, telling[-1].message, pod.created)
-    waiting = [c for c in pod.containers if c.state == "waiting" and c.reason not in _STARTING]
-    return Why(waiting[0].reason, waiting[0].message, pod.created) if waiting else None
+        last = telling[-1]
+        if last.reason == "FailedScheduling":
+            return Why(Trouble.UNSCHEDULABLE.value, last.message, pod.created, stage=Stage.SCHEDULING)
+        return Why(last.reason, last.message, pod.created)
+    waiting = next((c for c in pod.containers if c.state == "waiting" and c.reason not in _STARTING), None)
+    return _held(pod, waiting) if waiting is not None else None
+
+
+def _held(pod: Pod, container: Container) -> Why:
+    """A container says itself what it waits for; events may say more."""
+    of_image = container.reason in PULL
+    said = [e.message for e in pod.events if of_image and e.reason in _OF_A_PULL]
+    detail = max([container.message, *said[-1:]], key=len)
+    if of_image:
+        detail = _of_pull(detail)
+    stage = Stage.IMAGE if of_image else Stage.STARTING
+    return Why(container.reason, detail, pod.created, container.name, stage)
+
+
+def _of_pull(message: str) -> str:
+    """What a registry or a node said of an image, without what every step on the way puts before it."""
+    image, said = "", message
+    while (found := _WRAPPING.match(said)) is not None:
+        image, said = found["image"] or image, said[found.end() :]
+    if not said:
+        return message
+    return said if not image or image in said else f"{image}: {said}"
+
+
+def waits_for(pod: Pod) -> Why:
+    """What a pod that is not ready waits for: trouble, or merely the next step."""
+    found = why_not_started(pod)
+    if found is not None:
+        return found
+
+    def step(stage: Stage, reason: str, detail: str) -> Why:
+        return Why(reason, detail, pod.created, stage=stage, wrong=False)
+
+    if pod.node is None and not pod.containers and pod.phase in ("", "Pending"):
+        return step(Stage.SCHEDULING, "Scheduling", "no node has been chosen yet")
+    if pod.events and pod.events[-1].reason == "Pulling":
+        return step(Stage.IMAGE, "Pulling", pod.events[-1].message)
+    if pod.phase == "Running":
+        return step(Stage.RUNNING, "NotReady", "it runs, and is not ready yet")
+    return step(Stage.STARTING, "ContainerCreating", "its containers are being made")
 
 
 def _past(event: Event, pod: Pod) -> bool:
@@ -119,6 +224,19 @@ def _past(event: Event, pod: Pod) -> bool:
     if event.reason == "FailedScheduling":
         return pod.node is not None
     return any(container.state == "running" for container in pod.containers)
+
+
+def lost_node(pod: Pod) -> Why | None:
+    """That a pod's node does not answer; None while it does, or is not known.
+
+    The cluster says so by calling a pod not ready all of whose containers are, as the node itself said last.
+    """
+    ready = pod.condition("Ready")
+    up = bool(pod.containers) and all(c.state == "running" and c.ready for c in pod.containers)
+    if not pod.active or pod.phase != "Running" or ready is None or ready.status == "True" or not up:
+        return None
+    said = f"its node {pod.node} does not answer" if pod.node else _POD_REASONS["NodeLost"]
+    return Why("NodeNotReady", said, ready.since)
 
 
 def no_pod(seen: PodsSeen) -> Why | None:
@@ -138,20 +256,52 @@ def how_ended(pod: Pod) -> PodEnd | None:
     ended = (container.ended or container.last) if container is not None else None
     at = (ended.at if ended is not None else None) or pod.removed or pod.deleting
     code = ended.exit_code if ended is not None else None
-    if ended is not None and ended.reason == "OOMKilled":
-        limit = f", limit {container.memory}" if container is not None and container.memory else ""
-        return PodEnd(End.MEMORY, f"ran out of memory (OOMKilled{limit})", at, code)
+    if container is not None and ended is not None and ended.reason == OOM:
+        return _out_of_memory(container, ended, at)
     disrupted = _disrupted(pod)
     if disrupted is not None:
-        return PodEnd(End.DISRUPTED, disrupted, at, code)
+        return PodEnd(End.DISRUPTED, disrupted.words, at, code, disrupted.reason)
     if pod.phase == "Succeeded" or code == 0:
-        return PodEnd(End.WELL, "ended", at, 0)
+        return PodEnd(End.WELL, "ended", at, 0, "Completed")
     if ended is not None and code is not None:
-        return PodEnd(End.REFUSED if code == NOT_RETRYABLE else End.EXIT, _exit(ended), at, code)
+        return PodEnd(
+            End.REFUSED if code == NOT_RETRYABLE else End.EXIT, _exit(ended), at, code, ended.reason
+        )
     if pod.removed is not None and pod.phase != "Failed":
-        return PodEnd(End.VANISHED, "was deleted", at)
+        return PodEnd(End.VANISHED, "was deleted", at, reason="Deleted")
     words = pod.message or (f"failed ({pod.reason})" if pod.reason else "failed")
-    return PodEnd(End.EXIT, one_line(words, 300), at, code)
+    return PodEnd(End.EXIT, one_line(words, 300), at, code, pod.reason or pod.phase)
+
+
+def ending(pod: Pod, container: str | None = None) -> PodEnd | None:
+    """The first sign that a pod that nobody may end is over: it, or a container of it, has ended, was restarted, or is
+    being deleted; None while it lives as it began.
+
+    Args:
+        container: The only one that counts; any when left out.
+    """
+    disrupted = _disrupted(pod)
+    if disrupted is not None:
+        return disrupted
+    for one in pod.containers:
+        ended = one.ended or one.last
+        if container not in (None, one.name) or (ended is None and not one.restarts):
+            continue
+        if ended is None:
+            return PodEnd(End.EXIT, "was started again", reason="Restarted")
+        if ended.reason == OOM:
+            return _out_of_memory(one, ended, ended.at)
+        return PodEnd(End.EXIT, _exit(ended), ended.at, ended.exit_code, ended.reason)
+    if pod.removed is not None or pod.deleting is not None:
+        return PodEnd(End.VANISHED, "was deleted by somebody", pod.removed or pod.deleting, reason="Deleted")
+    if pod.phase == "Unknown":
+        return PodEnd(End.DISRUPTED, _POD_REASONS["NodeLost"], reason="NodeLost")
+    return how_ended(pod)
+
+
+def _out_of_memory(container: Container, ended: Ended, at: str | None) -> PodEnd:
+    limit = f", limit {container.memory}" if container.memory else ""
+    return PodEnd(End.MEMORY, f"ran out of memory (OOMKilled{limit})", at, ended.exit_code, OOM)
 
 
 def _main(pod: Pod) -> Container | None:
@@ -163,15 +313,16 @@ def _main(pod: Pod) -> Container | None:
     return dead or next(iter(pod.containers), None)
 
 
-def _disrupted(pod: Pod) -> str | None:
+def _disrupted(pod: Pod) -> PodEnd | None:
     found = next((c for c in pod.conditions if c.type == "DisruptionTarget" and c.status == "True"), None)
-    words = _POD_REASONS.get(pod.reason)
+    reason, words = pod.reason, _POD_REASONS.get(pod.reason)
     if words is None and found is not None:
-        words = _DISRUPTIONS.get(found.reason, f"was disrupted ({found.reason})")
+        reason, words = found.reason, _DISRUPTIONS.get(found.reason, f"was disrupted ({found.reason})")
     if words is None:
         return None
     said = pod.message or (found.message if found is not None else "")
-    return one_line(f"{words}: {said}" if said else words, 300)
+    at = found.since if found is not None else None
+    return PodEnd(End.DISRUPTED, one_line(f"{words}: {said}" if said else words, 300), at, reason=reason)
 
 
 def _exit(ended: Ended) -> str:

@@ -30,7 +30,7 @@ from hawk.sandbox.layerdirs import LayerDirs
 from hawk.sandbox.layertidy import remove_leftovers
 from hawk.sandbox.names import store_path
 from hawk.sandbox.sweep import sweep as sweep_sandboxes
-from hawk.store import desk, stoprequests
+from hawk.store import desk, marks, stoprequests
 from hawk.store.locks import holder
 from hawk.store.rundir import RunDir
 
@@ -239,7 +239,7 @@ class LocalEngine:
                         found[member.pid] = member
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get("HAWK_JOB_ID") == run_dir.job_id:
+                if marks.belongs(process.environ(), run_dir):
                     found[process.pid] = process
         return [p for p in found.values() if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 

@@ -24,6 +24,7 @@ import msgspec
 import psutil
 
 import hawk
+from hawk.store.sockets import listening
 
 _log = logging.getLogger(__name__)
 
@@ -56,10 +57,7 @@ class Template:
         self._directory = Path(tempfile.mkdtemp(prefix="hawk-t-", dir=base))  # for its owner alone
         self.path = self._directory / "s"
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-                listener.bind(str(self.path))
-                self.path.chmod(0o600)
-                listener.listen(128)
+            with listening(self.path, 128) as listener:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "hawk.runner.template", str(listener.fileno())],
                     pass_fds=(listener.fileno(),),

@@ -89,7 +89,13 @@ def build(order: Order) -> Built:
     Raises:
         ImageError: The base can't be made or read, or holds no fitting Python.
         EnvironmentInstallError: A package does not install.
+        UsageError: What is wished does not go together.
     """
+    if order.lock is not None and order.packages:
+        raise UsageError(
+            f"A lock file is all that is installed: {order.lock} has to list {', '.join(order.packages)} too.",
+            remedy="Leave out --package, or --lock.",
+        )
     order.output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".hawk-image-", dir=order.output.parent) as directory:
         work = Path(directory)

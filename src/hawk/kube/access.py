@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import ssl
 import sys
@@ -28,6 +29,8 @@ TOKEN_CHECK = 60.0
 """Seconds after which a token that lies in a file, or comes from a program, is looked at again."""
 
 _PACKAGE = "kubernetes_asyncio"
+# It raises what it logs: at a terminal that would be said twice.
+logging.getLogger(_PACKAGE).addHandler(logging.NullHandler())
 _lock = threading.Lock()
 _loaders: SimpleNamespace | None = None
 
@@ -102,9 +105,7 @@ async def find_access(context: str | None = None, namespace: str | None = None) 
     except ClusterError:
         raise
     except Exception as ex:
-        raise error(
-            Reason.NO_CONFIG, f"The cluster's configuration can't be used: {ex or type(ex).__name__}"
-        ) from ex
+        raise error(Reason.NO_CONFIG, f"The cluster's configuration can't be used: {_said(ex)}") from ex
     finally:
         _forget_keys()
     return Access(
@@ -116,6 +117,13 @@ async def find_access(context: str | None = None, namespace: str | None = None) 
         loader,
         settings,
     )
+
+
+def _said(ex: Exception) -> str:
+    # the loaders' own words for a program that is missing
+    if isinstance(ex, FileNotFoundError) and ex.filename:
+        return f"the program {ex.filename}, which it signs in with, is not here"
+    return str(ex) or type(ex).__name__
 
 
 def _any_file(files: str) -> bool:
@@ -179,7 +187,12 @@ def _modules() -> SimpleNamespace:
 
 def _from_files(loaders: SimpleNamespace, files: str, context: str | None) -> tuple[Any, str | None]:
     known = loaders.kube_config
-    merged = known.KubeConfigMerger(files)
+    try:
+        merged = known.KubeConfigMerger(files)
+    except (TypeError, AttributeError, KeyError) as ex:
+        # what it does with a file that is empty, or is something else
+        raise error(Reason.NO_CONFIG, f"{files} is no kubeconfig.") from ex
+    _check_context(merged.config.value, files, context)
     loader = known.KubeConfigLoader(
         config_dict=merged.config,
         active_context=context,
@@ -188,6 +201,17 @@ def _from_files(loaders: SimpleNamespace, files: str, context: str | None) -> tu
     )
     namespace = ((loader.current_context or {}).get("context") or {}).get("namespace")
     return loader, namespace
+
+
+def _check_context(config: Mapping[str, Any], files: str, context: str | None) -> None:
+    """Raises: ClusterError when no context of a kubeconfig has that name, with the names that there are."""
+    wanted = context or config.get("current-context")
+    known = [str(one.value["name"]) for one in config["contexts"]]
+    if wanted in known:
+        return
+    there = f"it has {', '.join(known)}" if known else "it has none"
+    lacks = f"has no context {wanted}" if wanted else "has no current context"
+    raise error(Reason.NO_CONFIG, f"The kubeconfig {files} {lacks}: {there}.")
 
 
 def _from_pod(loaders: SimpleNamespace, environ: Mapping[str, str]) -> tuple[Any, str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING
 
 from hawk.kube.access import Access, find_access
@@ -13,7 +13,6 @@ from hawk.kube.requests import PATIENCE, Requests
 if TYPE_CHECKING:
     from hawk.kube.exec import ByteStream
     from hawk.kube.output import Done
-    from hawk.kube.watching import Watch
 
 __all__ = ["Cluster", "Object", "connect"]
 
@@ -133,31 +132,6 @@ class Cluster(Objects):
 
     # --- streams
 
-    def watch(
-        self,
-        kind: str,
-        *,
-        labels: str = "",
-        fields: str = "",
-        namespace: str | None = None,
-        history: bool = True,
-        keep: Callable[[Object], Object | None] | None = None,
-        on_change: Callable[[str, Object], None] | None = None,
-    ) -> Watch:
-        """A store of a kind's objects that follows the cluster: `hawk.kube.watching`. Begin it with `start`."""
-        from hawk.kube.watching import Watch
-
-        return Watch(
-            self,
-            kind,
-            labels=labels,
-            fields=fields,
-            namespace=namespace,
-            history=history,
-            keep=keep,
-            on_change=on_change,
-        )
-
     async def exec(
         self,
         pod: str,
@@ -192,9 +166,15 @@ class Cluster(Objects):
         )
 
     async def open_exec(
-        self, pod: str, command: _Words, *, container: str | None = None, namespace: str | None = None
+        self,
+        pod: str,
+        command: _Words,
+        *,
+        container: str | None = None,
+        namespace: str | None = None,
+        stdin: bool = True,
     ) -> ByteStream:
         """Join the input and output of a command that lives long: see `hawk.kube.exec.ByteStream`."""
         from hawk.kube.exec import open_stream
 
-        return await open_stream(self, pod, command, container=container, namespace=namespace)
+        return await open_stream(self, pod, command, container=container, namespace=namespace, stdin=stdin)

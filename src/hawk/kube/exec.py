@@ -96,12 +96,12 @@ async def run(
     except TimeoutError:
         await _kill(where, mark, user)
         raise ExecTimeoutError(timeout or 0, *collected.output()) from None
-    except asyncio.CancelledError:
-        _behind(_kill(where, mark, user))
-        raise
     except ClusterError as ex:
         if ex.fields.get("started"):
             _behind(_kill(where, mark, user))
+        raise
+    except BaseException:  # cancelled, or its input's source failed
+        _behind(_kill(where, mark, user))
         raise
     return collected.done()
 
@@ -113,14 +113,18 @@ async def open_stream(
     *,
     container: str | None = None,
     namespace: str | None = None,
+    stdin: bool = True,
 ) -> ByteStream:
     """Start a command, as it is, and join its input and output.
+
+    Args:
+        stdin: Whether it has an input.
 
     Raises:
         ClusterError: It could not be started.
     """
     where = _Where(cluster, pod, container, namespace or cluster.namespace)
-    return ByteStream(await _open(where, list(command), stdin=True))
+    return ByteStream(await _open(where, list(command), stdin=stdin))
 
 
 class ByteStream:
@@ -255,6 +259,14 @@ async def _exchange(
 
 
 async def _feed(channels: Channels, source: bytes | AsyncIterable[bytes]) -> None:
+    try:
+        await _feed_whole(channels, source)
+    except Exception:
+        _behind(channels.close())  # a command must not wait for the rest, nor take this for the end
+        raise
+
+
+async def _feed_whole(channels: Channels, source: bytes | AsyncIterable[bytes]) -> None:
     if isinstance(source, bytes):
         view = memoryview(source)
         for at in range(0, len(view), _PART):

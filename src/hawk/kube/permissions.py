@@ -1,7 +1,7 @@
 """What Hawk may do in a namespace, and why: the one table that Roles, checks and documentation are held to. Pure.
 
 Two accounts: the server's (or a person's, whose own machine runs the server), which starts and watches runners; and the
-runner's, which makes sandboxes. Runners whose sandboxes are not pods have no account at all.
+runner's, which makes sandboxes and pods of workers. Runners that make no pods have no account at all.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ SERVER: tuple[Rule, ...] = (
         "clusters call a WebSocket.",
     ),
     Rule(
-        "", "events", ("list",), "Why a pod does not start, in the scheduler's and the kubelet's own words."
+        "",
+        "events",
+        ("list", "watch"),
+        "Why a pod does not start, in the scheduler's and the kubelet's own words.",
     ),
     Rule(
         "",
@@ -80,7 +83,7 @@ SERVER: tuple[Rule, ...] = (
         ("delete", "list"),
         "What a dead runner's sandboxes leave goes with `hawk delete`, without waiting for the cluster.",
     ),
-    Rule("networking.k8s.io", "networkpolicies", ("delete", "list"), "The same."),
+    Rule("networking.k8s.io", "networkpolicies", ("delete", "list"), "As with services."),
     Rule(
         "coordination.k8s.io",
         "leases",
@@ -95,13 +98,14 @@ RUNNER: tuple[Rule, ...] = (
         "",
         "pods",
         ("create", "delete", "get", "list", "patch", "watch"),
-        "One pod an attempt: made, watched, deleted. One that was made ahead is claimed by a label.",
+        "One pod an attempt: made, watched, deleted. One that was made ahead is claimed by a label. And one for each worker of "
+        "an eval set that says `workers: pods`.",
     ),
     Rule(
         "",
         "pods/exec",
         ("create", "get"),
-        "Commands and files of sandboxes. `get` is what older clusters call a WebSocket.",
+        "Commands and files of sandboxes; the link to workers that have pods. `get` is what older clusters call a WebSocket.",
     ),
     Rule(
         "",
@@ -119,10 +123,10 @@ RUNNER: tuple[Rule, ...] = (
         "",
         "events",
         ("list", "watch"),
-        "Why a sandbox does not start: said in seconds, not after a time-out.",
+        "Why a sandbox or a worker does not start: said in seconds, not after a time-out.",
     ),
 )
-"""Runners whose sandboxes are pods; others have no account."""
+"""Runners whose sandboxes or workers are pods; others have no account."""
 
 
 def pairs(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, str]]:

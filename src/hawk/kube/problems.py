@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import Any
 
 from hawk.core.text import one_line
@@ -10,6 +11,9 @@ from hawk.errors import ClusterError
 
 LONGEST = 600
 """Characters of the API's own words that are kept."""
+
+_TLS = re.compile(r" ssl:(?:<[^>]*>|\S+)")
+"""In what aiohttp says of a connection: nothing for a person."""
 
 
 class Reason(enum.StrEnum):
@@ -100,3 +104,9 @@ def may_pass(status: int, body: Any) -> bool:
     if status == 409 and isinstance(body, dict):  # two creations counted against one quota at the same moment
         return "resourcequotas" in str(body.get("message", "")) and body.get("reason") == "Conflict"
     return status in RETRIED
+
+
+def words_of(ex: BaseException) -> str:
+    """Why a connection failed, for a person."""
+    said = _TLS.sub("", str(ex))
+    return said or ("no answer in time" if isinstance(ex, TimeoutError) else type(ex).__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -18,7 +19,7 @@ import msgspec
 
 from hawk.errors import ClusterError
 from hawk.kube.access import Access
-from hawk.kube.problems import Reason, error, may_pass, refusal
+from hawk.kube.problems import Reason, error, may_pass, refusal, words_of
 from hawk.kube.replies import Reply
 
 PATIENCE = 30.0
@@ -185,7 +186,8 @@ class Requests:
         self.sent[key] = self.sent.get(key, 0) + 1
 
     def _unreachable(self, ex: BaseException, what: str) -> ClusterError:
-        said = str(ex) or ("no answer in time" if isinstance(ex, TimeoutError) else type(ex).__name__)
+        said = words_of(ex)
+        said = re.sub(r" ssl:<[^>]*>", "", said)  # aiohttp's own words for a connection with TLS
         return error(
             Reason.UNREACHABLE,
             f"The cluster at {self.access.host} could not be reached to {what}: {said}",

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from hawk.errors import ClusterError
-from hawk.kube.problems import Reason, error, refusal
+from hawk.kube.problems import Reason, error, refusal, words_of
 from hawk.kube.replies import refusals
 from hawk.kube.requests import Requests
 
@@ -142,7 +142,7 @@ async def dial(requests: Requests, path: str, query: Sequence[tuple[str, str]], 
             body = text.decode(errors="replace")
         raise refusal(ex.status, body, what=what) from ex
     except (aiohttp.ClientError, TimeoutError, OSError) as ex:
-        words = str(ex) or ("no answer in time" if isinstance(ex, TimeoutError) else type(ex).__name__)
+        words = words_of(ex)
         raise error(
             Reason.UNREACHABLE,
             f"The cluster at {requests.access.host} could not be reached to {what}: {words}",

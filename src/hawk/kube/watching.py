@@ -19,7 +19,7 @@ import msgspec
 
 from hawk.errors import ClusterError
 from hawk.kube.kinds import path_of
-from hawk.kube.problems import Reason, error, reason_of, refusal
+from hawk.kube.problems import Reason, error, reason_of, refusal, words_of
 from hawk.kube.requests import PATIENCE
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Watch:
                 self._trouble(ex)
             except (aiohttp.ClientError, TimeoutError, OSError) as ex:
                 failures += 1
-                said = str(ex) or type(ex).__name__
+                said = words_of(ex)
                 if failures > 1:  # one lost connection is no news
                     self._trouble(
                         error(Reason.UNREACHABLE, f"The watch of {self.kind}s was lost: {said}", said=said)

@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import PurePosixPath
 
 from hawk.link.frames import ProtocolError
+from hawk.store.borrowed import RESCORED
 
 SOURCE = "source.tar.zst"
 """What was in the directory that the eval set was submitted from."""
@@ -28,7 +29,12 @@ LARGEST = 64 * 2**30
 
 MOST_FILES = 2_000_000
 
-_SERVERS = frozenset({"job.json", "history.json", "eval-set.yaml", "eval-set.py", "pods.json", SOURCE})
+_SERVERS = frozenset(
+    {"job.json", "history.json", "eval-set.yaml", "eval-set.py", "pods.json", "events.jsonl", SOURCE}
+)
+_AT_HOME = frozenset({"events.jsonl", "workspace.tar.zst"})
+"""Names of files that no runner reads: what the cluster said, and what agents left, which is large."""
+
 _SPANS = frozenset({"spans/middleman.jsonl", "spans/spend.json"})
 _REQUESTS = re.compile(r"(stop|actions)/[0-9A-Za-z_-]{1,64}\.json")
 _PIECE = re.compile(r"trace-\d{15}\.jsonl")
@@ -97,8 +103,13 @@ def enters(directory: str) -> bool:
 
 
 def wanted_to_begin(path: str) -> bool:
-    """Whether a runner that begins anew needs a file: workspaces are large, and nobody there reads them."""
-    return carried(path) and PurePosixPath(path).name != "workspace.tar.zst"
+    """Whether a runner that begins anew needs a file."""
+    return carried(path) and (borrowed(path) or PurePosixPath(path).name not in _AT_HOME)
+
+
+def borrowed(path: str) -> bool:
+    """Whether a file is another job's, of which this one scores the attempts again."""
+    return path.startswith(f"{RESCORED}/")
 
 
 def owner(path: str, *, spans: bool) -> Owner:
@@ -107,7 +118,7 @@ def owner(path: str, *, spans: bool) -> Owner:
     Args:
         spans: The middleman writes spans beside the runner.
     """
-    if path in _SERVERS or (path in _SPANS and not spans):
+    if path in _SERVERS or borrowed(path) or (path in _SPANS and not spans):
         return Owner.SERVER
     return Owner.REQUEST if _REQUESTS.fullmatch(path) else Owner.RUNNER
 

@@ -139,7 +139,7 @@ class Served:
         return rules.owner(path, spans=self._spans)
 
     def _sends(self, path: str) -> bool:
-        return self._owner(path) is not Owner.RUNNER
+        return self._owner(path) is not Owner.RUNNER and rules.wanted_to_begin(path)
 
     def _allowed(self, header: Data) -> bool:
         if not self.ready:

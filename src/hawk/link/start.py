@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+WORKER_POD = "worker-pod.json"
+"""File beside it: the pod of any worker, where the eval set's workers have pods of their own."""
+
 
 class Start(msgspec.Struct, omit_defaults=True):
     """Made by the engine, in a Secret that only the runner mounts.

@@ -6,6 +6,7 @@ A token is an HMAC of the job's id and generation under a key that only the serv
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 from pathlib import Path
 
@@ -14,18 +15,23 @@ from hawk.errors import StorageError
 from hawk.store.rundir import storage_error
 
 KEY_FILE = "link.key"
+KEY_FILE_VARIABLE = "HAWK_LINK_KEY_FILE"
 _PREFIX = "hawk-link-"
 
 
 def link_key(home: Path) -> bytes:
-    """The key of a HAWK_HOME; made at the first use, readable by its owner only.
+    """The key in the file that `HAWK_LINK_KEY_FILE` names, where that is there: it outlives the disk of a server on a cluster.
+
+    Else that of a HAWK_HOME; made at the first use, readable by its owner only.
 
     Raises:
         StorageError: It can't be read or made, or is damaged.
     """
-    path = home / KEY_FILE
+    given = os.environ.get(KEY_FILE_VARIABLE)
+    path = Path(given) if given and Path(given).exists() else home / KEY_FILE
     try:
-        write_once(path, secrets.token_hex(32).encode())
+        if path.parent == home:
+            write_once(path, secrets.token_hex(32).encode())
         key = path.read_bytes().strip()
     except OSError as ex:
         raise storage_error(path, ex) from ex

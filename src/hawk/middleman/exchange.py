@@ -109,6 +109,14 @@ class Exchanges:
     def of(self, job: str) -> list[Exchange]:
         return list(self._open.get(job, ()))
 
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Requests in flight and waiting, by job."""
+        found = {}
+        for job, of_job in self._open.items():
+            waiting = sum(x.admitted is None for x in of_job)
+            found[job] = len(of_job) - waiting, waiting
+        return found
+
     def __iter__(self) -> Iterator[Exchange]:
         for of_job in list(self._open.values()):
             yield from list(of_job)

@@ -165,7 +165,9 @@ def _job() -> dict[str, Schema]:
             "delete": _operation("The bearing job has ended.", record(closed=COUNT), who=(_JOB,)),
         },
         "/job/status": {
-            "get": _operation("The bearing job's lanes and open requests.", _ref("JobStatus"), who=(_JOB,))
+            "get": _operation(
+                "The bearing job's lanes and open requests, at all replicas.", _ref("JobStatus"), who=(_JOB,)
+            )
         },
         "/job/keys": {
             "put": _operation(

@@ -148,6 +148,8 @@ JOB_STATUS = record(
     lanes=listed(_OWN_LANE),
     requests=listed(_OWN_REQUEST),
     left_out=COUNT,
+    replicas=COUNT,
+    missing=maybe(TEXT),
 )
 
 STATUS = record(

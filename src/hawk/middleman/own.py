@@ -22,6 +22,7 @@ from hawk.middleman.openapi import JOB_NAME
 from hawk.middleman.paths import Target
 from hawk.middleman.refusals import Refusal
 from hawk.middleman.request import Request, TooLargeError
+from hawk.middleman.shared_peers import Asker
 from hawk.middleman.tokens import Principal
 
 
@@ -165,7 +166,11 @@ class OwnPaths:
             _only(request, "GET", "HEAD")
             principal = self._claimed(request, target)
             self._house.job(principal)
-            return reply(status.of_job(self._house, principal))
+            return reply(await status.of_job_everywhere(self._house, Asker(principal.job, principal.user)))
+        if target.rest == "/status/here" and self._house.shared is not None:
+            _only(request, "GET", "HEAD")
+            asker = self._house.shared.peers.admit(fields.credential(request.headers))
+            return reply(status.of_job(self._house, asker))
         _bare(target)
         _only(request, "GET", "HEAD", "DELETE")
         principal = self._claimed(request, target)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import msgspec
 
-from hawk.config.providers import Kind, Provider, credential, provider_of
+from hawk.config.providers import Kind, credential, provider_of
+from hawk.config.smallrequest import small_request
 from hawk.middleman.catalog import Route
 from hawk.middleman.house import House
 from hawk.middleman.pool import Address, Forbidden, Pool, address_of, failure, target_of
@@ -55,23 +55,6 @@ class Probe(msgspec.Struct, frozen=True):
     remedy: str
 
 
-def request_of(provider: Provider, model: str) -> tuple[str, bytes]:
-    """(path after the provider's name, body) of the smallest request for some text."""
-    text = "Say ok."
-    body: dict[str, Any]
-    if provider.kind is Kind.GEMINI:
-        body = {"contents": [{"parts": [{"text": text}]}], "generationConfig": {"maxOutputTokens": 16}}
-        return f"/v1beta/models/{model}:generateContent", msgspec.json.encode(body)
-    body = {"model": model, "messages": [{"role": "user", "content": text}]}
-    body["max_completion_tokens" if provider.name == "openai" else "max_tokens"] = 16
-    if provider.kind is Kind.ANTHROPIC:
-        return "/v1/messages", msgspec.json.encode(body)
-    if provider.name == "perplexity":  # Inspect asks it there only
-        return "/v1/responses", msgspec.json.encode({"model": model, "input": text})
-    after = {"groq": "/openai/v1", "mistral": "/v1", "litellm-proxy": ""}.get(provider.name, "/v1")
-    return f"{after}/chat/completions", msgspec.json.encode(body)
-
-
 async def both_ways(house: House, model: str, job: str | None) -> Probe:
     """Ask a model both ways, as a person or, with its token and keys, as a job.
 
@@ -85,7 +68,8 @@ async def both_ways(house: House, model: str, job: str | None) -> Probe:
             "hawk_unknown_provider", f"{model!r} is not a model of a provider, such as openai/gpt-5."
         )
     token, principal = _credential(house, job)
-    path, body = request_of(provider, found[1])
+    path, document = small_request(provider, found[1])
+    body = msgspec.json.encode(document)
     here = address_of(house.url)
     sent = credential(provider.kind, token)
     through = await _ask(here, f"/{provider.name}{path}", sent, provider.kind, body)

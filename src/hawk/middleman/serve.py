@@ -8,6 +8,7 @@ import contextlib
 import gc
 import logging
 import os
+import secrets
 import signal
 import socket
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ from hawk.middleman.presence import Presence, presence_file
 from hawk.middleman.refusals import Refusal
 from hawk.middleman.relay import Relay
 from hawk.middleman.shared import Sharing
+from hawk.middleman.shared_spans import SpanTable
 from hawk.middleman.spans import SpanWriter
 from hawk.middleman.tokens import Verifier, signing_key
 from hawk.store.locks import holder
@@ -39,6 +41,8 @@ LONELY = 60.0
 """Seconds after which an embedded middleman without server and job ends."""
 
 JOB_KEYS = "HAWK_MIDDLEMAN_JOB_KEYS"
+ADVERTISE = "HAWK_MIDDLEMAN_ADVERTISE"
+"""Host at which other replicas reach this one."""
 
 _log = logging.getLogger("hawk.middleman")
 
@@ -67,9 +71,10 @@ async def serve(settings: Settings, options: argparse.Namespace, environ: Mappin
         user=token_user(token) or current_user(),
         revoked_file=settings.home / "middleman-revoked.json",
     )
-    spans = SpanWriter(settings.root)
     host = f"[{options.host}]" if ":" in options.host else options.host
-    shared = Sharing(options.database_url, key) if options.database_url else None
+    shared = Sharing(options.database_url, key, environ.get(ADVERTISE)) if options.database_url else None
+    elsewhere = SpanTable(options.database_url, secrets.token_hex(8)) if options.database_url else None
+    spans = SpanWriter(settings.root, elsewhere)
     given = given_keys(environ)
     house = House(
         catalog, verifier, spans, load=load, url=f"http://{host}:{port}", shared=shared, given=given

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hawk.core.traffic.lane import Limits
 from hawk.core.traffic.ledger import Budget, Spend
@@ -19,6 +20,8 @@ from hawk.middleman.shared_database import (
     HEARD_FOR,
     Heard,
     KeysRow,
+    Open,
+    ReplicaRow,
     RevokedRow,
     SharedDatabase,
     SpentRow,
@@ -27,6 +30,7 @@ from hawk.middleman.shared_database import (
 from hawk.middleman.shared_keys import Sealer
 from hawk.middleman.shared_lane import SharedLane
 from hawk.middleman.shared_lanes import Names, SharedLanes
+from hawk.middleman.shared_peers import Asker, Peers
 
 if TYPE_CHECKING:
     from hawk.middleman.house import House
@@ -54,6 +58,8 @@ _REPUBLISHED = 3600.0
 _NEAR_PART, _NEAR_REQUESTS = 0.05, 200
 """A budget of which less than this part, or than so many requests cost, is left is looked at after each request."""
 
+_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104  # what nobody connects to
+
 _log = logging.getLogger(__name__)
 
 
@@ -63,6 +69,7 @@ class Sharing:
     Args:
         url: Of the database.
         key: The signing key, which has to be the same for all.
+        host: Where others reach this one; None: at its address on the way to the database, or where it listens.
 
     Attributes:
         problem: Why the others are not heard of at the moment; None: they are.
@@ -71,7 +78,9 @@ class Sharing:
         UsageError: It is no PostgreSQL URL, or the driver is not installed.
     """
 
-    def __init__(self, url: str, key: bytes) -> None:
+    def __init__(self, url: str, key: bytes, host: str | None = None) -> None:
+        self._key, self._host = key, host
+        self._others: list[ReplicaRow] = []
         self._wake, self._hurry = asyncio.Event(), asyncio.Event()
         self._database = SharedDatabase(url, self._rush)
         self._sealer = Sealer(key)
@@ -92,6 +101,7 @@ class Sharing:
         """The house that it works for."""
         self._house = house
         self._lanes = SharedLanes(house.instance)
+        self.peers = Peers(self._key, house.instance)
         house.ledger.share(self._spent)
 
     # --- what happens here --------------------------------------------------------------------------------
@@ -158,6 +168,15 @@ class Sharing:
             "behind_s": round(behind, 2),
             "problem": self.problem,
         }
+
+    def open_elsewhere(self, job: str) -> Open:
+        """Requests of a job that the others have, as of a moment ago."""
+        rows = [row.open[job] for row in self._others if job in row.open]
+        return Open(sum(row.in_flight for row in rows), sum(row.waiting for row in rows))
+
+    async def ask_others(self, asker: Asker) -> tuple[list[dict[str, Any]], list[str]]:
+        """What they say of a job; and who does not answer."""
+        return await self.peers.ask(self._others, asker)
 
     # --- the round trips ----------------------------------------------------------------------------------
 
@@ -252,7 +271,7 @@ class Sharing:
         return Told(
             replica=house.instance,
             fingerprint=self._sealer.fingerprint,
-            url=house.url,
+            url=self._url(),
             batch=self._batch + bool(spent),
             heard_for=self._heard_for,
             version=self._version,
@@ -264,8 +283,19 @@ class Sharing:
             known=[_row(job, self._totals[job]) for job in self._known],
             revoked=[RevokedRow(job, at) for job, at in self._revoked.items()],
             keys=[KeysRow(job, sealed) for job, sealed in self._keys.items()],
+            open=_open(house),
             tell=tell,
         )
+
+    def _url(self) -> str:
+        """Where the others reach this one: one that listens on all addresses is at none of that name."""
+        listens = urlsplit(self._house.url)
+        host = self._host
+        if host is None and listens.hostname in _ALL_ADDRESSES:
+            host = self._database.address() or "127.0.0.1"
+        if host is None:
+            return self._house.url
+        return f"http://{f'[{host}]' if ':' in host else host}:{listens.port}"
 
     def _arrived(self, told: Told) -> None:
         """The others know it."""
@@ -288,6 +318,7 @@ class Sharing:
             self.problem = None
             _log.info("replicas are heard of again")
         self._version = heard.version(self._version)
+        self._others = [row for row in heard.replicas or () if row.id != house.instance]
         for row in heard.jobs or ():
             self._totals[row.job] = row.spend()
             if row.job in house.jobs:
@@ -347,6 +378,10 @@ class Sharing:
                 await self._exchange()
                 await asyncio.wait_for(self._database.leave(self._house.instance), 1.0)
         await self._database.close()
+
+
+def _open(house: House) -> dict[str, Open]:
+    return {job: Open(*count) for job, count in house.exchanges.counts().items() if job}
 
 
 def _row(job: str, spend: Spend) -> SpentRow:

@@ -11,7 +11,8 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -110,6 +111,21 @@ class Held(msgspec.Struct):
     demand: dict[str, float]
 
 
+class Open(NamedTuple):
+    """Requests of a job that a replica has now."""
+
+    in_flight: int = 0
+    waiting: int = 0
+
+
+class ReplicaRow(msgspec.Struct):
+    """A replica that lives. `url`: where others reach it; `open`: what it has, by job."""
+
+    id: str
+    url: str
+    open: dict[str, Open] = {}
+
+
 class Told(msgspec.Struct):
     """What one round trip writes. `version`: the newest change that is known; `tell`: others should look at once."""
 
@@ -127,6 +143,7 @@ class Told(msgspec.Struct):
     revoked: list[RevokedRow] = []
     keys: list[KeysRow] = []
     pauses: list[PauseRow] = []
+    open: dict[str, Open] = {}
     tell: bool = False
 
 
@@ -139,7 +156,7 @@ class Heard(msgspec.Struct):
     """
 
     now: float
-    replicas: list[str] | None
+    replicas: list[ReplicaRow] | None
     stranger: str | None
     leases: list[Held] | None
     limits: dict[str, float] | None
@@ -159,6 +176,38 @@ _OPTIONAL = (
 )  # fmt: skip
 
 
+def plain_url(url: str) -> str:
+    """As libpq takes it: the server's index may name its driver too."""
+    return url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+
+def driver(url: str) -> ModuleType:
+    """The module `psycopg`, where it can be used with a URL.
+
+    Raises:
+        UsageError: It is no PostgreSQL URL, or the driver is not installed.
+    """
+    plain = plain_url(url)
+    if not plain.startswith(("postgresql://", "postgres://")):
+        raise UsageError(
+            "The database that replicas of the middleman share is no PostgreSQL database.",
+            remedy=_EXAMPLE,
+        )
+    try:
+        import psycopg
+    except ImportError as ex:
+        raise UsageError(
+            "The PostgreSQL driver for --database-url is not installed.",
+            remedy="pip install 'hawk-evals[postgres]'",
+        ) from ex
+    try:
+        psycopg.conninfo.conninfo_to_dict(plain)
+    except psycopg.ProgrammingError:  # its text may have a part of the password
+        raise UsageError("--database-url is not a valid URL.", remedy=_EXAMPLE) from None
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # it tells of each lost connection, twice
+    return psycopg
+
+
 class SharedDatabase:
     """One connection, for one task; an error of it (`psycopg.Error`, `OSError`) means: connect again.
 
@@ -171,26 +220,10 @@ class SharedDatabase:
     """
 
     def __init__(self, url: str, heard: Callable[[], None]) -> None:
-        self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._url = plain_url(url)
         self._heard = heard
         self._connection: AsyncConnection[Any] | None = None
-        if not self._url.startswith(("postgresql://", "postgres://")):
-            raise UsageError(
-                "The database that replicas of the middleman share is no PostgreSQL database.",
-                remedy=_EXAMPLE,
-            )
-        try:
-            import psycopg
-        except ImportError as ex:
-            raise UsageError(
-                "The PostgreSQL driver for --database-url is not installed.",
-                remedy="pip install 'hawk-evals[postgres]'",
-            ) from ex
-        try:
-            psycopg.conninfo.conninfo_to_dict(self._url)
-        except psycopg.ProgrammingError:  # its text may have a part of the password
-            raise UsageError("--database-url is not a valid URL.", remedy=_EXAMPLE) from None
-        logging.getLogger("psycopg").setLevel(logging.ERROR)  # it tells of each lost connection, twice
+        psycopg = driver(url)
         self._psycopg = psycopg
         self.failures: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 
@@ -212,7 +245,7 @@ class SharedDatabase:
 
     async def _schema_is_there(self, connection: AsyncConnection[Any]) -> bool:
         """Someone without the right to make it may use one that was made for him."""
-        found = await connection.execute("SELECT to_regclass('hawk_middleman.keys')")
+        found = await connection.execute(sql.NEWEST)
         row = await found.fetchone()
         return row is not None and row[0] is not None
 
@@ -227,7 +260,7 @@ class SharedDatabase:
             raise ConnectionError("not connected")
         values = {
             name: msgspec.json.encode(value).decode()
-            if isinstance(value, list) and name != "lanes"
+            if isinstance(value, list | dict) and name != "lanes"
             else value
             for name, value in msgspec.structs.asdict(told).items()
         }
@@ -261,6 +294,16 @@ class SharedDatabase:
         """To be watched while nothing is asked: readable when another replica has something to say."""
         connection = self._connection
         return None if connection is None or connection.closed else connection.fileno()
+
+    def address(self) -> str | None:
+        """This machine's address on the way to the database, where that leads over a network."""
+        handle = self.handle
+        if handle is None:
+            return None
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as copy:
+            if copy.family in (socket.AF_INET, socket.AF_INET6):
+                return str(copy.getsockname()[0])
+        return None
 
     def cut(self) -> None:
         """End a round trip that does not end by itself: canceling one would ask the database, which does not answer."""

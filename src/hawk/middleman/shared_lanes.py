@@ -127,7 +127,7 @@ class SharedLanes:
     def apply(self, heard: Heard, now: float) -> None:
         """What was asked for is given, or less."""
         self._clock = heard.now - now
-        self.living = sorted({*(heard.replicas or ()), self._replica})
+        self.living = sorted({*(replica.id for replica in heard.replicas or ()), self._replica})
         self._limits = heard.limits or {}
         self._changes = {}
         self._held = {}

@@ -35,7 +35,18 @@ CREATE TABLE IF NOT EXISTS hawk_middleman.revoked (
     job text PRIMARY KEY, at float8 NOT NULL, version bigint NOT NULL, changed_at timestamptz NOT NULL);
 CREATE TABLE IF NOT EXISTS hawk_middleman.keys (
     job text PRIMARY KEY, sealed text NOT NULL, version bigint NOT NULL, changed_at timestamptz NOT NULL);
+ALTER TABLE hawk_middleman.replicas ADD COLUMN IF NOT EXISTS open jsonb NOT NULL DEFAULT '{}';
+CREATE TABLE IF NOT EXISTS hawk_middleman.spans (
+    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job text NOT NULL, lines bytea NOT NULL,
+    noted_at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE INDEX IF NOT EXISTS spans_of_job ON hawk_middleman.spans (job, seq);
+CREATE TABLE IF NOT EXISTS hawk_middleman.span_batches (
+    replica text PRIMARY KEY, batch bigint NOT NULL, noted_at timestamptz NOT NULL);
 """
+"""Done again by every version that has more in it than the one before, so all of it bears to be done twice."""
+
+NEWEST = "SELECT to_regclass('hawk_middleman.span_batches')"
+"""What was added last: where it is there, all is."""
 
 TIDY = (
     "DELETE FROM replicas WHERE heard_at < clock_timestamp() - interval '1 day'",
@@ -44,6 +55,7 @@ TIDY = (
     "DELETE FROM keys WHERE changed_at < clock_timestamp() - interval '35 days'",
     "DELETE FROM limits WHERE changed_at < clock_timestamp() - interval '1 day'",
     "DELETE FROM pauses WHERE until < clock_timestamp() - interval '1 day'",
+    "DELETE FROM span_batches WHERE noted_at < clock_timestamp() - interval '1 day'",
 )
 """What is of a job is kept for longer than its token is valid."""
 
@@ -94,9 +106,10 @@ WHERE p.until < excluded.until
 """
 
 HEARTBEAT = """
-INSERT INTO replicas (id, heard_at, fingerprint, url, batch)
-VALUES (%(replica)s, clock_timestamp(), %(fingerprint)s, %(url)s, %(batch)s)
-ON CONFLICT (id) DO UPDATE SET heard_at = excluded.heard_at, batch = greatest(replicas.batch, excluded.batch)
+INSERT INTO replicas (id, heard_at, fingerprint, url, batch, open)
+VALUES (%(replica)s, clock_timestamp(), %(fingerprint)s, %(url)s, %(batch)s, %(open)s::jsonb)
+ON CONFLICT (id) DO UPDATE SET heard_at = excluded.heard_at, url = excluded.url, open = excluded.open,
+    batch = greatest(replicas.batch, excluded.batch)
 """
 
 FREED = "DELETE FROM leases WHERE replica = %(replica)s AND NOT lane = ANY(%(lanes)s)"
@@ -137,10 +150,10 @@ ON CONFLICT (lane) DO UPDATE SET changed_at = excluded.changed_at,
 
 READ = """
 WITH living AS (
-    SELECT id FROM replicas WHERE heard_at > clock_timestamp() - make_interval(secs => %(heard_for)s))
+    SELECT id, url, open FROM replicas WHERE heard_at > clock_timestamp() - make_interval(secs => %(heard_for)s))
 SELECT json_build_object(
     'now', extract(epoch FROM clock_timestamp()),
-    'replicas', (SELECT json_agg(id) FROM living),
+    'replicas', (SELECT json_agg(json_build_object('id', id, 'url', url, 'open', open)) FROM living),
     'stranger', (SELECT min(url) FROM replicas WHERE fingerprint <> %(fingerprint)s
         AND heard_at > clock_timestamp() - make_interval(secs => %(heard_for)s)),
     'leases', (SELECT json_agg(l) FROM leases l JOIN living ON id = replica WHERE lane = ANY(%(lanes)s)),
@@ -157,3 +170,24 @@ DURABLE = "SET LOCAL synchronous_commit = on"
 """For what must not be lost when the database crashes: whoever was told that it arrived does not tell it again."""
 
 TELL = "SELECT pg_notify('hawk_middleman', '')"
+
+SPANS = """
+WITH fresh AS (
+    INSERT INTO hawk_middleman.span_batches AS b (replica, batch, noted_at)
+    VALUES (%(replica)s, %(batch)s, clock_timestamp())
+    ON CONFLICT (replica) DO UPDATE SET batch = excluded.batch, noted_at = excluded.noted_at
+    WHERE b.batch < excluded.batch RETURNING 1)
+INSERT INTO hawk_middleman.spans (job, lines)
+SELECT job, lines FROM unnest(%(jobs)s::text[], %(lines)s::bytea[]) AS x(job, lines) WHERE EXISTS (SELECT FROM fresh)
+"""
+"""As with `SPENT`, a batch counts once, also where a server has taken it away meanwhile."""
+
+SPANS_BOUNDED = """
+DELETE FROM hawk_middleman.spans s USING (
+    SELECT seq, noted_at, sum(octet_length(lines)) OVER (PARTITION BY job ORDER BY seq DESC) AS of_job,
+        sum(octet_length(lines)) OVER (ORDER BY seq DESC) AS of_all
+    FROM hawk_middleman.spans) x
+WHERE s.seq = x.seq AND (x.of_job > %(of_job)s OR x.of_all > %(of_all)s
+    OR x.noted_at < clock_timestamp() - make_interval(secs => %(seconds)s))
+"""
+"""The oldest go first. Nobody has fetched them: no server is there, or it does not know of the job any more."""

@@ -1,5 +1,6 @@
 """What became of each request, a line each, in the run directory of its job: `spans/middleman.jsonl`.
 
+Where that is on another machine, and the database that replicas share is there, they go through that one.
 Lines are collected and written by a thread: the data path never waits for a disk. A disk that is full costs lines, and
 says so once; it never costs a request.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import msgspec
 
 from hawk.core.traffic.ledger import Spend
 from hawk.middleman.exchange import Exchange
+from hawk.middleman.shared_spans import SpanTable
 from hawk.store.rundir import read_json, write_json
 
 PERIOD = 0.25
@@ -107,22 +110,28 @@ def span_of(exchange: Exchange) -> Span:
 class SpanWriter:
     """Writes spans and spend below the root of run directories; nothing where there is none.
 
-    Attributes:
-        lost: Lines that could not be written.
+    Args:
+        elsewhere: Takes lines of jobs that have no run directory here.
     """
 
-    def __init__(self, root: Path | None) -> None:
+    def __init__(self, root: Path | None, elsewhere: SpanTable | None = None) -> None:
         self._root = root
+        self._elsewhere = elsewhere
         self._spans: dict[str, list[Exchange]] = {}
         self._spend: dict[str, Spend] = {}
         self._count = 0
-        self.lost = 0
+        self._lost = 0
+
+    @property
+    def lost(self) -> int:
+        """Lines that could not be written."""
+        return self._lost + (self._elsewhere.lost if self._elsewhere is not None else 0)
 
     def add(self, exchange: Exchange, spend: Spend | None) -> None:
         if self._root is None or not exchange.job:
             return
         if self._count >= _MOST:
-            self.lost += 1
+            self._lost += 1
             return
         self._spans.setdefault(exchange.job, []).append(exchange)
         self._count += 1
@@ -137,7 +146,7 @@ class SpanWriter:
         """Write again and again, until canceled; `flush` then writes the rest."""
         while True:
             await asyncio.sleep(PERIOD)
-            if self._count:
+            if self._count or (self._elsewhere is not None and self._elsewhere.behind):
                 try:
                     await asyncio.to_thread(self._write_all, *self._taken())
                 except Exception:  # one line that can't be written must not end all that come after it
@@ -145,7 +154,9 @@ class SpanWriter:
 
     def flush(self) -> None:
         """Write what there is, in this thread: for the end."""
-        self._write_all(*self._taken())
+        self._write_all(*self._taken(), last=True)
+        if self._elsewhere is not None:
+            self._elsewhere.close()
 
     def _taken(self) -> tuple[dict[str, list[Exchange]], dict[str, Spend]]:
         """What is to be written, out of the way of what comes meanwhile."""
@@ -153,23 +164,32 @@ class SpanWriter:
         self._spans, self._spend, self._count = {}, {}, 0
         return taken
 
-    def _write_all(self, spans: dict[str, list[Exchange]], spend: dict[str, Spend]) -> None:
+    def _write_all(
+        self, spans: dict[str, list[Exchange]], spend: dict[str, Spend], *, last: bool = False
+    ) -> None:
+        assert self._root is not None or not spans
+        elsewhere: dict[str, Iterator[bytes]] = {}
         for job, exchanges in spans.items():
-            self._write(job, exchanges, spend.get(job))
+            if self._root is not None and (self._root / job).is_dir():
+                self._write(self._root / job, exchanges, spend.get(job))
+            else:  # of another machine, or deleted
+                elsewhere[job] = _lines(exchanges)
+        if self._elsewhere is not None:
+            self._elsewhere.put(elsewhere, last=last)
 
-    def _write(self, job: str, exchanges: list[Exchange], spend: Spend | None) -> None:
-        assert self._root is not None
-        run_dir = self._root / job
-        if not run_dir.is_dir():
-            return  # of another machine, or deleted
+    def _write(self, run_dir: Path, exchanges: list[Exchange], spend: Spend | None) -> None:
         try:
             directory = run_dir / "spans"
             directory.mkdir(exist_ok=True)
             with (directory / "middleman.jsonl").open("ab") as file:
-                file.write(b"".join(_encoder.encode(span_of(x)) + b"\n" for x in exchanges))
+                file.write(b"".join(_lines(exchanges)))
             if spend is not None:
                 write_json(directory / "spend.json", spend, durable=False)
         except OSError as ex:
-            if not self.lost:
-                _log.warning("spans of job %s can't be written: %s", job, ex.strerror)
-            self.lost += len(exchanges)
+            if not self._lost:
+                _log.warning("spans of job %s can't be written: %s", run_dir.name, ex.strerror)
+            self._lost += len(exchanges)
+
+
+def _lines(exchanges: list[Exchange]) -> Iterator[bytes]:
+    return (_encoder.encode(span_of(x)) + b"\n" for x in exchanges)

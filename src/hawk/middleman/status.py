@@ -16,6 +16,9 @@ from hawk.middleman.admission import Turnstile
 from hawk.middleman.exchange import Exchange
 from hawk.middleman.house import House
 from hawk.middleman.liveness import last_byte
+from hawk.middleman.merging import merged
+from hawk.middleman.shared_database import Open
+from hawk.middleman.shared_peers import Asker
 from hawk.middleman.tokens import Principal
 
 _OPEN = 200
@@ -58,28 +61,32 @@ def document(house: House) -> dict[str, Any]:
 
 
 def job(house: House, name: str) -> dict[str, Any]:
-    """A job's account: what it spent, what it has on its way."""
+    """A job's account: what it spent, what it has on its way, at all replicas."""
     spend = house.ledger.spend(name)
     known = house.jobs.get(name)
     exchanges = house.exchanges.of(name)
     waiting = sum(x.admitted is None for x in exchanges)
+    elsewhere = house.shared.open_elsewhere(name) if house.shared is not None else Open()
     return {
         "job": name,
         "requests": spend.requests,
         "tokens": spend.tokens,
         "usd": spend.usd if spend.requests > spend.unpriced else None,
         "unpriced": spend.unpriced,
-        "in_flight": len(exchanges) - waiting,
-        "waiting": waiting,
+        "in_flight": len(exchanges) - waiting + elsewhere.in_flight,
+        "waiting": waiting + elsewhere.waiting,
         "budget": msgspec.to_builtins(known.budget) if known is not None else {"usd": None, "tokens": None},
         "exhausted": house.ledger.exhausted(name, known.budget) if known is not None else None,
     }
 
 
-def of_job(house: House, principal: Principal) -> dict[str, Any]:
-    """The whole of `GET /job/status`: the lanes that the bearing job uses, and its open requests, the oldest first."""
+def of_job(house: House, asker: Asker) -> dict[str, Any]:
+    """The whole of `GET /job/status`: the lanes that a job uses here, and its open requests, the oldest first.
+
+    `by_job` has the names of all jobs (`name`) beside what they are called (`job`): for replicas only.
+    """
     now = house.loop.time()
-    name = principal.job
+    name = asker.job
     exchanges = sorted(house.exchanges.of(name), key=lambda x: x.arrived)
     known = house.jobs.get(name)
     used = dict(known.lanes) if known is not None else {}
@@ -94,10 +101,27 @@ def of_job(house: House, principal: Principal) -> dict[str, Any]:
         "job": name,
         "instance": house.instance,
         "draining": house.draining,
-        "lanes": [_own_lane(house, turnstile, principal, now) for turnstile in lanes],
+        "lanes": [_own_lane(house, turnstile, asker, now) for turnstile in lanes],
         "requests": requests,
         "left_out": max(0, len(exchanges) - OPEN_OF_JOB),
+        "replicas": 1,
+        "missing": None,
     }
+
+
+async def of_job_everywhere(house: House, asker: Asker) -> dict[str, Any]:
+    """The same of all replicas together. `missing` says why it is not whole."""
+    found = of_job(house, asker)
+    if house.shared is not None:
+        others, silent = await house.shared.ask_others(asker)
+        try:
+            found = merged(found, others, silent, OPEN_OF_JOB)
+        except (KeyError, TypeError):  # of another version, in the middle of an upgrade
+            found["missing"] = "another replica answers what this one does not understand"
+    for lane in found["lanes"]:
+        for held in lane["by_job"]:
+            del held["name"]
+    return found
 
 
 def models(house: House, principal: Principal | None) -> list[dict[str, Any]]:
@@ -210,24 +234,24 @@ def _observed(house: House, x: Exchange, now: float, waiting: Waiting | None) ->
     }
 
 
-def _own_lane(house: House, turnstile: Turnstile, principal: Principal, now: float) -> dict[str, Any]:
+def _own_lane(house: House, turnstile: Turnstile, asker: Asker, now: float) -> dict[str, Any]:
     """A lane as one of the jobs in it sees it: others by name where they are the same person's."""
     found = _lane(house, turnstile, now)
     for held in found["by_job"]:
-        held["mine"] = held["job"] == principal.job
-        held["job"] = _called(house, held["job"], principal)
+        held["name"], held["mine"] = held["job"], held["job"] == asker.job
+        held["job"] = _called(house, held["name"], asker)
     sign = turnstile.sign
     found["url"] = _plain(turnstile.base_url)
     found["probe"] = {**sign._asdict(), "at": _iso(sign.at)} if sign is not None else None
     return found
 
 
-def _called(house: House, name: str | None, principal: Principal) -> str:
+def _called(house: House, name: str | None, asker: Asker) -> str:
     if name is None:
         return "a person"
     known = house.jobs.get(name)
     bearer = known.principal if known is not None else None
-    return name if bearer is not None and bearer.user == principal.user else ANOTHER
+    return name if bearer is not None and bearer.user == asker.user else ANOTHER
 
 
 def _own_request(house: House, x: Exchange, now: float, *, placed: bool) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import msgspec
 
 from hawk.core.recorder.stacks import StackRecord
 from hawk.store.desk import Question
+from hawk.store.sockets import listening
 
 PATIENCE = 5.0
 """Seconds that who asks may take to say what, and to take the answer."""
@@ -37,12 +38,7 @@ class Desk:
         self._address.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._address.parent.stat().st_uid != os.getuid():
             raise OSError(f"{self._address.parent} belongs to another user")
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._address.unlink(missing_ok=True)
-        listener.bind(str(self._address))
-        self._address.chmod(0o600)
-        listener.listen(16)
-        self._listener = listener
+        self._listener = listener = listening(self._address)
         threading.Thread(target=self._serve, args=[listener], name="desk", daemon=True).start()
 
     def close(self) -> None:

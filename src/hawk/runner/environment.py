@@ -23,6 +23,7 @@ from pathlib import Path
 from hawk.config.settings import Settings
 from hawk.errors import EnvironmentInstallError, HawkError
 from hawk.runner.processes import Reaper
+from hawk.store.marks import marks
 from hawk.store.rundir import RunDir
 
 _COMPLETE = ".complete"
@@ -58,7 +59,7 @@ class EnvironmentBuild:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, "HAWK_JOB_ID": run_dir.job_id, "HAWK_WORKER": "environment"},
+                    env={**os.environ, **marks(run_dir, "environment")},
                 )
 
     def poll(self, reaper: Reaper) -> str | HawkError | None:

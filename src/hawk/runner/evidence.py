@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -23,8 +25,7 @@ from hawk.errors import HawkError, StorageError
 from hawk.runner.gate import Gate, PairKey, pairs_of
 from hawk.runner.records import result_of
 from hawk.runner.worker import Share
-from hawk.sandbox.errors import KeeperGoneError, KeeperRefusedError
-from hawk.sandbox.export import export_workspace
+from hawk.sandbox.export import Exported, export_workspace
 from hawk.sandbox.pod.provider import PodSandbox
 from hawk.sandbox.provider import BubblewrapSandbox
 from hawk.store.attempts import read_results, workspace_draft, write_result
@@ -38,6 +39,12 @@ CANCELED_EXPORT_TIME = 3.0
 
 MAX_WORKSPACE = 1 << 30
 """Bytes of a workspace that are kept, before it is packed."""
+
+PODS_AT_ONCE = 4
+"""Workspaces of pods that are read at once: each is a stream through the cluster's API."""
+
+TURN_TIME = 600.0
+"""Seconds for which one waits for its turn."""
 
 _log = logging.getLogger(__name__)
 
@@ -98,25 +105,28 @@ class Evidence:
         main = next(iter(sandboxes.values()), None)
         if main is None:
             return
-        with contextlib.suppress(TypeError):
-            self._note(key, "pod", main.as_type(PodSandbox).group.facts())
-            return
-        try:
-            ours = main.as_type(BubblewrapSandbox)
-        except TypeError:  # another provider's: what is in it can't be kept
+        ours = ours_of(main)
+        if ours is None:  # what is in it can't be kept
             self._sandboxes[key] = SandboxRecord("other")
             return
-        facts = ours.group.facts()
-        self._note(key, "bubblewrap", facts)
-        if facts.lost is not None:
+        if not self._note(key, provider_of(ours), ours.group.facts()):
             return
-        self._drop(key)
-        self._kept[key] = await self._keep(key, ours, CANCELED_EXPORT_TIME if canceled else EXPORT_TIME)
+        patience = CANCELED_EXPORT_TIME if canceled else EXPORT_TIME
+        if isinstance(ours, PodSandbox):
+            await self._keep_pod(key, ours, patience)
+        else:
+            group = ours.group
+            await self._keep(
+                key, lambda draft: export_workspace(group, draft, max_bytes=MAX_WORKSPACE), patience
+            )
 
-    def _note(self, key: Key, provider: str, facts: SandboxFacts) -> None:
+    def _note(self, key: Key, provider: str, facts: SandboxFacts) -> bool:
+        """Note what there is to say of a sandbox. Returns whether there is still something to be kept in it."""
+        self._drop(key)
         self._sandboxes[key] = SandboxRecord(provider, facts.label, facts.troubles, facts.lost)
         if facts.lost is not None:
             self._kept[key] = f"its sandbox was lost: {facts.lost}"
+        return facts.lost is None
 
     async def ended(self, identifier: str, eval_id: str, result: Ended) -> None:
         """Decide what it came to, tell the gate, write it down."""
@@ -139,21 +149,42 @@ class Evidence:
     def _judged(self, task: PlanTask, result: Ended) -> Verdict:
         return verdict_on(result, self._plan.rules.pass_rule)
 
-    async def _keep(
-        self, key: Key, sandbox: BubblewrapSandbox, patience: float
-    ) -> tuple[Path, Workspace] | str:
+    async def _keep_pod(self, key: Key, pod: PodSandbox, patience: float) -> None:
+        """Keep a pod's workspace when it is its turn."""
+        turn = patience if patience == CANCELED_EXPORT_TIME else TURN_TIME
+        try:
+            async with asyncio.timeout(turn):
+                await self._turns_of_pods.acquire()
+        except TimeoutError:
+            self._kept[key] = f"too many others were being kept for {turn:.0f} s"
+            return
+        try:
+            await self._keep(
+                key,
+                lambda draft: pod.keep_workspace(draft, max_bytes=MAX_WORKSPACE, seconds=patience),
+                2 * patience,  # it ends by itself, with what has come by then
+            )
+        finally:
+            self._turns_of_pods.release()
+
+    @cached_property
+    def _turns_of_pods(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(PODS_AT_ONCE)
+
+    async def _keep(self, key: Key, export: Callable[[Path], Awaitable[Exported]], patience: float) -> None:
         (identifier, sample_id), epoch = key
         pair = self._tasks[identifier, sample_id].pair(sample_id)
-        draft = None
         try:
             draft = await asyncio.to_thread(workspace_draft, self._run_dir, pair, epoch)
             async with asyncio.timeout(patience):
-                done = await export_workspace(sandbox.group, draft, max_bytes=MAX_WORKSPACE)
+                done = await export(draft)
         except TimeoutError:
-            return f"it could not be kept within {patience:.0f} s"
-        except (HawkError, KeeperGoneError, KeeperRefusedError) as ex:
-            return str(ex)
-        return draft, Workspace(done.files, done.bytes, done.size, done.skipped, done.truncated)
+            self._kept[key] = f"it could not be kept within {patience:.0f} s"
+        except (HawkError, OSError) as ex:
+            self._kept[key] = str(ex)
+        else:
+            found = Workspace(done.files, done.bytes, done.size, done.skipped, done.truncated)
+            self._kept[key] = draft, found
 
     def _drop(self, key: Key) -> None:
         """Forget the workspace of an earlier try of the same attempt."""
@@ -175,3 +206,17 @@ class Evidence:
             worker=self._worker,
             eval_id=eval_id,
         )
+
+
+def ours_of(sandbox: SandboxEnvironment) -> PodSandbox | BubblewrapSandbox | None:
+    """The sandbox as one of a provider of ours; None of another's."""
+    with contextlib.suppress(TypeError):
+        return sandbox.as_type(PodSandbox)
+    with contextlib.suppress(TypeError):
+        return sandbox.as_type(BubblewrapSandbox)
+    return None
+
+
+def provider_of(sandbox: PodSandbox | BubblewrapSandbox) -> str:
+    """What `SandboxRecord.type` says of it."""
+    return "pod" if isinstance(sandbox, PodSandbox) else "bubblewrap"

@@ -6,16 +6,21 @@ from pathlib import Path
 
 import msgspec
 
+from hawk.bridge.tracesegments import read_beat
+from hawk.core.recorder.trace import Beat
 from hawk.core.snapshot import SandboxFacts
-from hawk.errors import StorageError
-from hawk.store.rundir import read_json
 
 RECORDER_SOCKET = "recorder.sock"
 """Name of the socket, in a worker's data directory, at which its recorder is asked for stacks."""
 
 
-class Heartbeat(msgspec.Struct, omit_defaults=True):
-    """The worker at one moment.
+STACKS_SOCKET = "stacks.sock"
+"""Name of the socket, in the data directory of a worker with a pod of its own, at which its stacks are asked for, as they
+are seen in its pod."""
+
+
+class Heartbeat(Beat, omit_defaults=True):
+    """All of it.
 
     Attributes:
         loop_lag: Seconds since the event loop last ran a callback that it was given; 0 when it answers.
@@ -28,15 +33,13 @@ class Heartbeat(msgspec.Struct, omit_defaults=True):
         preparing: What is being made that sandboxes need, whichever.
     """
 
-    at: str
-    pid: int
     loop_lag: float = 0.0
     rss: int = 0
     cpu: float = 0.0
     open_files: int = 0
-    http_retries: dict[str, int] = {}
-    sandboxes: dict[str, SandboxFacts] = {}
-    sandbox_waits: dict[str, str] = {}
+    http_retries: dict[str, int] = msgspec.field(default_factory=dict)
+    sandboxes: dict[str, SandboxFacts] = msgspec.field(default_factory=dict)
+    sandbox_waits: dict[str, str] = msgspec.field(default_factory=dict)
     preparing: str | None = None
 
 
@@ -71,7 +74,4 @@ def split_name(attempt: str) -> tuple[str, int, str]:
 
 def read_heartbeat(home: Path) -> Heartbeat | None:
     """The last heartbeat of a worker; None where there is none that can be read."""
-    try:
-        return read_json(home / "heartbeat.json", Heartbeat)
-    except StorageError:  # damaged by a full disk: as good as none
-        return None
+    return read_beat(home, Heartbeat)

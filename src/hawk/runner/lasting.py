@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ from hawk.store import actions
 from hawk.store.actions import ActionRequest, Kept, Outcome
 from hawk.store.rundir import JobSpec, RunDir
 
+WHILE_PAUSED = 2.0
+"""Seconds until a worker that began paused is told again; what is set for its tasks is told once it has some."""
+
 if TYPE_CHECKING:
     from hawk.runner.book import Book
     from hawk.runner.processes import Worker
@@ -37,12 +41,14 @@ class _Known:
         version: 0: nothing, which is all there is when nothing was set.
         asked: Somebody is talking to it just now.
         said: That it does not answer was said.
+        due: When it is to be told, by the monotonic clock.
     """
 
     pid: int
     version: int = 0
     asked: bool = False
     said: bool = False
+    due: float = 0.0
 
 
 class Lasting:
@@ -66,7 +72,7 @@ class Lasting:
         version, tasks = self._version, self._book.tasks()
         free = {index: known for index, known in self._known.items() if not known.asked}
         for known in free.values():
-            known.asked = True
+            known.asked, known.due = True, 0.0
 
         def ask(worker: Worker) -> list[Outcome]:
             name, home = f"worker {worker.index}", worker.data_home
@@ -137,7 +143,7 @@ class Lasting:
                 known = self._known[index] = _Known(
                     worker.pid, version=self._version if self._kept.empty else 0
                 )
-            if known.version < self._version and not known.asked:
+            if known.version < self._version and not known.asked and time.monotonic() >= known.due:
                 known.asked = True
                 threading.Thread(
                     target=self._tell, args=[worker, known], name=f"settings-{index}", daemon=True
@@ -147,13 +153,17 @@ class Lasting:
     def _tell(self, worker: Worker, known: _Known) -> None:
         name, said = f"worker {worker.index}", ""
         try:
-            remedies.wait_for(worker.data_home)
+            begun = remedies.wait_for(worker.data_home, lambda: self._kept.paused is not None)
             version = self._version
             kept = msgspec.convert(msgspec.to_builtins(self._kept), Kept)
             tasks = self._book.tasks()
-            limits = limits_of(kept.limits, tasks, worker)
-            failed = remedies.tell(name, worker.data_home, kept, limits, models(tasks))
-            known.version = version
+            if begun or kept.paused is None:
+                limits = limits_of(kept.limits, tasks, worker)
+                failed = remedies.tell(name, worker.data_home, kept, limits, models(tasks))
+                known.version = version
+            else:  # nothing begins in it while everything is paused: the rest is told when it goes on
+                failed = remedies.tell(name, worker.data_home, Kept(paused=kept.paused), (), ())
+                known.due = time.monotonic() + WHILE_PAUSED
             said = "; ".join(outcome.said for outcome in failed)
         except ControlError as ex:  # it is tried again
             if not known.said:

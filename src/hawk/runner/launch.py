@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from hawk.runner.planner import make_plan
 from hawk.runner.processes import Worker, Zygote, sweep
 from hawk.runner.wire import ENUMERATE, RUN, ForkRequest
 from hawk.runner.worker import Share, directory
+from hawk.runner.workpods.starting import WorkerPods
 from hawk.store.locks import holder
+from hawk.store.marks import marks
 from hawk.store.rundir import JobSpec, RunDir, read_json, storage_error, write_json
 
 _NOT_FOR_WORKERS = (
@@ -52,6 +55,7 @@ class Launcher:
         self._zygote = zygote
         self._models = models
         self._python = sys.executable
+        self._pods = WorkerPods.of(run_dir, spec, settings)
 
     def use_environment(self, python: str) -> None:
         """Start workers with another interpreter from here on."""
@@ -111,7 +115,23 @@ class Launcher:
 
     def adopt(self) -> list[Worker]:
         """Workers of this generation that an earlier supervisor started and that still live."""
-        return [worker for worker, generation in self._living() if generation == self._spec.generation]
+        living = [worker for worker, generation in self._living() if generation == self._spec.generation]
+        return living if self._pods is None else [*living, *self._found_pods(living)]
+
+    def _found_pods(self, held: list[Worker]) -> Iterator[Worker]:
+        """Workers whose pods live, and that nothing stands for any more."""
+        assert self._pods is not None
+        began = {index for index in self._run_dir.worker_indices() if self._is_of_now(index)}
+        began -= {worker.index for worker in held}
+        for index, pod in self._pods.living().items() if began else ():
+            if index in began:
+                self._require_secrets()
+                self._models.open()
+                yield self._stand_in(index, pod)
+
+    def _is_of_now(self, index: int) -> bool:
+        share = read_json(directory(self._run_dir, RUN, index) / "worker.json", Share)
+        return share is not None and share.generation == self._spec.generation
 
     def end_strangers(self) -> int:
         """Kill the workers of earlier generations: the plan is about to be another. Returns how many."""
@@ -119,7 +139,7 @@ class Launcher:
         for worker in strangers:
             worker.signal("SIGKILL")
         if strangers:
-            sweep(self._spec.job_id)
+            sweep(self._run_dir)
         return len(strangers)
 
     def _living(self) -> list[tuple[Worker, int]]:
@@ -130,7 +150,8 @@ class Launcher:
             share = read_json(home / "worker.json", Share)
             if pid is not None and share is not None:
                 data_home = datahome.link_path(self._settings.run_base, home)
-                worker = Worker(index, home, data_home, share.identifiers, pid, adopted=True)
+                remote = self._pods is not None
+                worker = Worker(index, home, data_home, share.identifiers, pid, adopted=True, remote=remote)
                 found.append((worker, share.generation))
         return found
 
@@ -160,6 +181,8 @@ class Launcher:
             write_json(selected, document)
             now = datetime.now(UTC).isoformat()
             write_json(home / "worker.json", Share(identifiers, now, self._spec.generation, slots))
+            if self._pods is not None:
+                return self._stand_in(index)
         if self._zygote is None:
             self._zygote = Zygote(self._python)
         request = ForkRequest(
@@ -178,14 +201,36 @@ class Launcher:
             raise
         return Worker(index, home, data_home, identifiers, pid)
 
+    def _stand_in(self, index: int, pod: str | None = None) -> Worker:
+        """Start what stands for a worker that has a pod of its own.
+
+        Args:
+            pod: The pod that is there already.
+        """
+        assert self._pods is not None
+        self.close()  # nothing is forked here any more
+        home = directory(self._run_dir, RUN, index)
+        data_home = datahome.make(self._settings.run_base, self._run_dir, home)
+        if pod is not None:  # it comes again at once; this one would tell of a silence that there was none
+            (home / "heartbeat.json").unlink(missing_ok=True)
+        share = read_json(home / "worker.json", Share)
+        own = marks(self._run_dir, str(index))
+        told = {**self._models.environment({**self._said(), **self._secrets}), **own}
+        pid = self._pods.stand_in(index, told, own, self._models.beside, pod)
+        identifiers = share.identifiers if share is not None else ()
+        return Worker(index, home, data_home, identifiers, pid, remote=True)
+
+    def _said(self) -> dict[str, str]:
+        """Variables that the eval set names."""
+        runner = self._spec.config.get("runner") or {}
+        return {k: str(v) for k, v in (runner.get("environment") or {}).items()}
+
     def _environ(self, inspect: dict[str, str], mode: str, index: int) -> dict[str, str]:
         own = {k: v for k, v in os.environ.items() if k not in _NOT_FOR_WORKERS}
-        runner = self._spec.config.get("runner") or {}
-        extra = {k: str(v) for k, v in (runner.get("environment") or {}).items()}
         # what runs on the host finds the interpreter of the job, not a version manager's wrapper
         own["PATH"] = f"{Path(self._python).parent}{os.pathsep}{own.get('PATH', os.defpath)}"
-        marks = {"HAWK_JOB_ID": self._spec.job_id, "HAWK_WORKER": mode if mode == ENUMERATE else str(index)}
-        return {**self._models.environment({**own, **extra, **self._secrets}), **inspect, **marks}
+        known = self._models.environment({**own, **self._said(), **self._secrets})
+        return {**known, **inspect, **marks(self._run_dir, mode if mode == ENUMERATE else str(index))}
 
     def _require_secrets(self) -> None:
         missing = [name for name in self._spec.secret_names if name not in self._secrets]

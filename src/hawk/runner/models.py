@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -45,6 +46,9 @@ _PRICES = {
 
 LOOK = 0.5
 """Seconds between looks at the middleman and at what the job has spent there."""
+
+SETTLING = 3.0
+"""Seconds after its last request in which a job's account may still grow."""
 
 PATIENCE = 60.0
 """Seconds that a middleman which somebody else keeps may take to come up."""
@@ -142,6 +146,13 @@ class ModelAccess:
         self._instances = {found.instance}
         self._url = found.url
 
+    @property
+    def beside(self) -> str | None:
+        """Address of a middleman that only this machine, or pod, reaches; None: others reach it too, or there is none."""
+        if self._url is None or urlsplit(self._url).hostname not in ("127.0.0.1", "localhost", "::1"):
+            return None
+        return self._url
+
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """A worker's variables instead of those that it would inherit: addresses and a token, no key."""
         if self._url is None:
@@ -190,8 +201,20 @@ class ModelAccess:
         if self._thread is not None:
             self._thread.join(timeout=LOOK + 6)
             self._look()
+            if self._settings.job_middleman is not None:
+                self._settle()
             self.revoke()
             self._thread = None
+
+    def _settle(self) -> None:
+        """Look until the account stands still: behind one address may be several, each of which tells the others a moment later."""
+        deadline = time.monotonic() + SETTLING
+        while time.monotonic() < deadline:
+            before = self.use
+            time.sleep(LOOK)
+            self._look()
+            if self.use is None or (self.use == before and not self.use.in_flight and not self.use.waiting):
+                return
 
     # --- what it says to the middleman ----------------------------------------------------------------------
 

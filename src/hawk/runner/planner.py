@@ -13,12 +13,13 @@ import psutil
 from hawk.bridge.selection import Enumeration
 from hawk.config.settings import Settings
 from hawk.core.attempts.history import History, Past
-from hawk.core.attempts.planning import fingerprint, plan_way, rules_of
+from hawk.core.attempts.planning import Way, fingerprint, plan_way, rules_of
 from hawk.core.attempts.policy import Policy, Rules
 from hawk.core.plan import Limits, Plan, PlanTask, ceiling, concurrency
 from hawk.errors import ConfigError
 from hawk.runner.pasts import read_history
 from hawk.runner.rescore import Source
+from hawk.runner.workpods.starting import MOST
 from hawk.store.rundir import JobSpec, RunDir
 
 MAX_ATTEMPTS = 100_000
@@ -37,19 +38,15 @@ def make_plan(
         ConfigError: There would be more attempts than a job may have, or none that can be scored again.
     """
     tasks = _distinct(found.tasks)
-    total = sum(task.attempts for task in tasks)
-    if total > MAX_ATTEMPTS:
-        pairs_planned = sum(len(task.sample_ids) for task in tasks)
-        raise ConfigError(
-            f"{total:,} attempts at {pairs_planned:,} pairs would run; a job may have {MAX_ATTEMPTS:,}.",
-            remedy="Lower `runs`, set `limit`, or submit it in parts.",
-        )
-    workers = max(1, min(spec.workers or settings.workers or os.cpu_count() or 1, len(tasks)))
+    total = _total(tasks)
+    pods = settings.worker_pod is not None
+    most = spec.workers or settings.workers or (MOST if pods else os.cpu_count() or 1)
+    workers = max(1, min(most, len(tasks)))
     slots, bound = ceiling(
         total,
         workers,
         asked=found.options.get("max_sandboxes"),
-        memory=psutil.virtual_memory().available,
+        memory=None if pods else psutil.virtual_memory().available,
     )
     workers = min(workers, slots)  # each has at least one
     excluded: list[tuple[str, str, int]] = []
@@ -67,11 +64,7 @@ def make_plan(
         History(past) if past else None,
     )
     if way.known:
-        predicted = iter(way.predicted)
-        tasks = [
-            msgspec.structs.replace(task, predicted=[next(predicted) for _ in task.sample_ids])
-            for task in tasks
-        ]
+        tasks = _predicted(tasks, way)
     plan = Plan(
         eval_set_id=spec.job_id,
         tasks=tasks,
@@ -93,6 +86,26 @@ def make_plan(
         excluded=excluded,
     )
     return plan, problems
+
+
+def _total(tasks: list[PlanTask]) -> int:
+    """Attempts of all of them. Raises: ConfigError: more than a job may have."""
+    total = sum(task.attempts for task in tasks)
+    if total > MAX_ATTEMPTS:
+        pairs = sum(len(task.sample_ids) for task in tasks)
+        raise ConfigError(
+            f"{total:,} attempts at {pairs:,} pairs would run; a job may have {MAX_ATTEMPTS:,}.",
+            remedy="Lower `runs`, set `limit`, or submit it in parts.",
+        )
+    return total
+
+
+def _predicted(tasks: list[PlanTask], way: Way) -> list[PlanTask]:
+    """With how long an attempt at each pair is expected to take."""
+    seconds = iter(way.predicted)
+    return [
+        msgspec.structs.replace(task, predicted=[next(seconds) for _ in task.sample_ids]) for task in tasks
+    ]
 
 
 def _distinct(tasks: list[PlanTask]) -> list[PlanTask]:

@@ -24,7 +24,7 @@ from hawk import __version__
 from hawk.config.settings import Settings, load_settings
 from hawk.core.states import JobStatus
 from hawk.errors import HawkError, StorageError
-from hawk.link.start import Start
+from hawk.link.start import WORKER_POD, Start
 from hawk.runner.pod_files import read_job, relocate, unpack_source
 from hawk.runner.pod_link import PodLink
 from hawk.runner.pod_processes import SupervisorProcess
@@ -35,6 +35,9 @@ LOOK = 0.2
 
 UNREACHABLE = 600.0
 """Seconds for which a pod waits for a server at the beginning, and at the end for what is not acknowledged yet."""
+
+BEGINNING = 5.0
+"""Seconds between looks at whether the server still says something, while the run directory comes."""
 
 GRACE = 20.0
 """Seconds of the pod's grace period that may be used up; Kubernetes' own default is 30."""
@@ -85,9 +88,10 @@ class Pod:
         """Get the job and start it. Returns how the pod ends when that can't be."""
         if not self._start.shared:
             self._run_dir.create()
-        if not await self._one_of(
-            self._link.ready, self._terminated, self._link.refused, seconds=UNREACHABLE
-        ):
+        events = (self._link.ready, self._terminated, self._link.refused)
+        while not await self._one_of(*events, seconds=BEGINNING):
+            if self._link.quiet < UNREACHABLE:  # kept workspaces may take longer to come
+                continue
             say(f"no server within {UNREACHABLE:.0f} s: {self._link.problem}")
             return Code.UNREACHABLE
         if self._terminated.is_set():
@@ -145,12 +149,20 @@ class Pod:
         """The supervisor's: its middleman, and that this machine may be lost with all its disks."""
         own = {k: v for k, v in os.environ.items() if k not in ("HAWK_TEMPLATE", "HAWK_POD_ROOT")}
         own["HAWK_LOG_SHARED"] = str(self._start.log_shared)
+        template = job_directory() / WORKER_POD
+        if template.exists():
+            own["HAWK_WORKER_POD"] = str(template)
         if self._start.middleman and self._start.middleman_token:
             own["HAWK_JOB_MIDDLEMAN_URL"] = self._start.middleman
             own["HAWK_JOB_MIDDLEMAN_TOKEN"] = self._start.middleman_token
         else:
             own["HAWK_MIDDLEMAN"] = "0"
         return own
+
+
+def job_directory() -> Path:
+    """Where what the pod is told is."""
+    return Path(os.environ.get("HAWK_POD_ROOT") or "/hawk") / "job"
 
 
 def say(text: str) -> None:
@@ -169,7 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
         return attach(load_settings())
     try:
         settings = load_settings()
-        start, secrets = read_job(Path(os.environ.get("HAWK_POD_ROOT") or "/hawk") / "job")
+        start, secrets = read_job(job_directory())
         return asyncio.run(Pod(start, secrets, settings).run())
     except (HawkError, msgspec.MsgspecError, OSError) as ex:
         say(f"this can't run: {ex.render() if isinstance(ex, HawkError) else ex}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,6 +40,7 @@ from hawk.runner.pod_attach import socket_path
 from hawk.store import desk
 from hawk.store.locks import holder
 from hawk.store.rundir import RunDir
+from hawk.store.sockets import listening
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +78,14 @@ class PodLink:
         self._theirs: list[Known] = []
         self._closing = False
         self._current: asyncio.Task[None] | None = None
+        self._begun = time.monotonic()
+        self._connection: Connection | None = None
+
+    @property
+    def quiet(self) -> float:
+        """Seconds since the server said something."""
+        heard = self._connection.heard if self._connection is not None else self._begun
+        return time.monotonic() - heard
 
     async def run(self) -> None:
         """Keep a connection until this is cancelled, or the server has said its last word."""
@@ -138,7 +148,7 @@ class PodLink:
 
     async def _listen(self, path: Path) -> None:
         """Take connections at a socket; the newest counts, since the one before it may be dead and not know it."""
-        server = await asyncio.start_unix_server(self._take, sock=_listener(path))
+        server = await asyncio.start_unix_server(self._take, sock=listener(path))
         try:
             await asyncio.Event().wait()
         finally:
@@ -163,7 +173,7 @@ class PodLink:
         Raises:
             HawkError: It broke, or the other side does what it may not.
         """
-        connection = Connection(stream)
+        connection = self._connection = Connection(stream)
         try:
             empty = not self.ready.is_set()
             if not await self._greeted(connection, empty=empty):
@@ -292,10 +302,7 @@ class PodLink:
         return {name: pid for name, pid in found if pid is not None}
 
 
-def _listener(path: Path) -> socket.socket:
+def listener(path: Path) -> socket.socket:
+    """A socket of this user's alone. Raises: OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(path))
-    path.chmod(0o600)
-    return listener
+    return listening(path)

@@ -22,9 +22,14 @@ import psutil
 
 from hawk.runner.wire import Forked, ForkRequest, receive, send
 from hawk.sandbox.sweep import sweep as sweep_sandboxes
+from hawk.store import marks
 from hawk.store.locks import holder
+from hawk.store.rundir import RunDir
 
 _PR_SET_CHILD_SUBREAPER = 36
+
+KILL = "SIGUSR2"
+"""What SIGKILL is for a worker that has a pod of its own: its stand-in must live to have the pod deleted."""
 
 
 def become_subreaper() -> bool:
@@ -114,6 +119,7 @@ class Worker:
     Attributes:
         home: Its directory in the run directory.
         data_home: Short path to its data directory, for sockets.
+        remote: It runs in a pod of its own: `pid` is its stand-in's, good for signals and for its end only.
         held_by: Where its event loop stands still, while it does.
         control: What its control socket did at the last look: `ok`, `busy`, `gone`, `unknown`.
         control_since: Since when that is so, ISO 8601.
@@ -133,6 +139,7 @@ class Worker:
     control_since: str | None = None
     control_error: str = ""
     answered: bool = False
+    remote: bool = False
 
     def ended(self, reaper: Reaper) -> tuple[bool, int | None]:
         """Whether it has ended, and its wait status where the kernel told us."""
@@ -143,7 +150,13 @@ class Worker:
             return holder(self.home / "lock") is None, None
         return False, None
 
+    def wrote(self, pid: int) -> bool:
+        """Whether a process that names itself in a file of the worker's directory is this one, not the one before."""
+        return self.remote or pid == self.pid
+
     def signal(self, name: str) -> None:
+        if self.remote and name == "SIGKILL":
+            name = KILL
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, getattr(signal, name))
 
@@ -178,7 +191,7 @@ def describe_status(status: int) -> str:
         return f"killed by signal {-code}"
 
 
-def sweep(job_id: str, worker: int | None = None, *, spare: Collection[int] = ()) -> int:
+def sweep(run_dir: RunDir, worker: int | None = None, *, spare: Collection[int] = ()) -> int:
     """Kill every process that a job's workers (or one of them) left behind, and wait for the end of each.
 
     They are known by the environment that workers hand to what they start. What ended sandboxes leave beside
@@ -200,8 +213,8 @@ def sweep(job_id: str, worker: int | None = None, *, spare: Collection[int] = ()
             env = process.environ()
         except (psutil.Error, OSError):
             continue
-        its = env.get("HAWK_WORKER")
-        if env.get("HAWK_JOB_ID") == job_id and its not in spared and (worker is None or its == str(worker)):
+        its = env.get(marks.WORKER)
+        if marks.belongs(env, run_dir) and its not in spared and (worker is None or its == str(worker)):
             left.append(process)
     for process in left:
         with contextlib.suppress(psutil.Error):

@@ -29,6 +29,7 @@ from hawk.runner.heartbeat import RECORDER_SOCKET, Heartbeat, SandboxEnded, Task
 from hawk.sandbox.registry import registry
 from hawk.store import stacks
 from hawk.store.rundir import write_json
+from hawk.store.sockets import listening
 
 PERIOD = 1.0
 
@@ -120,16 +121,10 @@ class Recorder:
 
     def _listen(self) -> socket.socket | None:
         """None where there can't be a socket: records are written all the same."""
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket_path.unlink(missing_ok=True)
-            listener.bind(str(self._socket_path))
-            self._socket_path.chmod(0o600)
-            listener.listen(8)
+            return listening(self._socket_path)
         except OSError:
-            listener.close()
             return None
-        return listener
 
     def _answer(self, listener: socket.socket) -> None:
         """Take a record for who asks. The question is the reason for it, one line."""

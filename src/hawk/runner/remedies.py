@@ -108,10 +108,14 @@ def requeue(target: Target, again: set[tuple[str, str, int]]) -> Outcome:
         again: Attempts that are to run again though they were canceled.
     """
     again.add(target.key)  # before: its worker may end with it
+    canceled = False
     try:
-        outcome = _requeued(target)
+        # Inspect refuses `error` for an attempt that has retries left; a canceled one is taken again just the same.
+        target.socket.cancel_sample(target.eval_id, target.sample_id, target.epoch, "cancel")
+        canceled = True
+        outcome = _taken_again(target)
     except ControlRefused as ex:
-        if ex.fields.get("status") == 409 and any(word in str(ex.fields.get("reason")) for word in OVER):
+        if _over(ex) or (canceled and ex.fields.get("status") == 404):  # its task may be gone already
             return Outcome(
                 target.name,
                 True,
@@ -126,13 +130,16 @@ def requeue(target: Target, again: set[tuple[str, str, int]]) -> Outcome:
     return outcome
 
 
-def _requeued(target: Target) -> Outcome:
-    socket = target.socket
-    # Inspect refuses `error` for an attempt that has retries left; a canceled one is taken again just the same.
-    socket.cancel_sample(target.eval_id, target.sample_id, target.epoch, "cancel")
+def _over(ex: ControlRefused) -> bool:
+    """Whether a refusal says that nothing of the attempt's task runs any more."""
+    return ex.fields.get("status") == 409 and any(word in str(ex.fields.get("reason")) for word in OVER)
+
+
+def _taken_again(target: Target) -> Outcome:
+    """Ask for a canceled attempt again, until it has let go. Raises: ControlError."""
     deadline = time.monotonic() + LETS_GO
     while time.monotonic() < deadline:
-        if socket.requeue(target.eval_id, target.sample_id, target.epoch).get("changed"):
+        if target.socket.requeue(target.eval_id, target.sample_id, target.epoch).get("changed"):
             return Outcome(target.name, True, "ended, and begun again")
         time.sleep(POLL)
     return Outcome(
@@ -245,8 +252,11 @@ def raise_limits(data_home: Path, limits: Iterable[Limit], *, by: str) -> list[O
     return done
 
 
-def wait_for(data_home: Path) -> set[str]:
+def wait_for(data_home: Path, enough: Callable[[], bool]) -> set[str]:
     """Tasks of a worker that may be just starting, once it answers; none: it has none yet.
+
+    Args:
+        enough: Whether it is not to be waited for that it has some.
 
     Raises:
         ControlError: It does not answer in time.
@@ -255,7 +265,7 @@ def wait_for(data_home: Path) -> set[str]:
     deadline = time.monotonic() + SPEAKS
     while True:
         try:
-            if known := {row.task_id for row in socket.tasks()}:
+            if (known := {row.task_id for row in socket.tasks()}) or enough():
                 return known
         except ControlError:
             if time.monotonic() >= deadline:
@@ -303,4 +313,8 @@ def _why(ex: ControlError) -> str:
         return "its worker does not answer: its event loop does not turn. Restart the worker"
     if isinstance(ex, ControlGone):
         return "its worker has ended, or is just starting"
+    if ex.fields.get("status") == 404:
+        return (
+            "it is not in its worker, which was started again: it begins there anew. Ask again once it runs"
+        )
     return f"its worker refused: {ex.fields.get('reason') or ex.message}"

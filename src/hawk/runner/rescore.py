@@ -5,8 +5,6 @@ The supervisor imports it: nothing heavy here.
 
 from __future__ import annotations
 
-import errno
-import shutil
 from collections.abc import Container, Iterable
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from hawk.core.attempts.results import Pair, Result, Workspace
 from hawk.core.plan import Plan, PlanTask
 from hawk.errors import ConfigError
 from hawk.store.attempts import WORKSPACE, attempt_directory, read_results, workspace_draft, write_result
+from hawk.store.borrowed import other_job, take_over
 from hawk.store.rundir import RunDir, storage_error
 
 
@@ -24,13 +23,13 @@ class Source:
     """A job that has ended, read once.
 
     Args:
-        run_dir: Of the job that scores again; the source lies beside it.
+        run_dir: Of the job that scores again; the source lies beside it, or what a pod was given of that lies within.
         job_id: Id of the source.
     """
 
     def __init__(self, run_dir: RunDir, job_id: str) -> None:
         self.job_id = job_id
-        self.run_dir = RunDir(run_dir.path.parent / job_id)
+        self.run_dir = other_job(run_dir, job_id)
         results, self.problems = read_results(self.run_dir)
         self._results: dict[Key, Result] = {(result.pair, result.attempt): result for result in results}
 
@@ -81,7 +80,10 @@ class Source:
         if not file.is_file():
             return f"it is not in {self.job_id} any more"
         draft = workspace_draft(run_dir, pair, attempt)
-        _take_over(file, draft)
+        try:
+            take_over(file, draft)
+        except OSError as ex:
+            raise storage_error(draft, ex) from ex
         return draft, old.workspace
 
     def workspace(self, pair: Pair, attempt: int) -> Path:
@@ -127,15 +129,3 @@ def write_excluded(run_dir: RunDir, plan: Plan, source: Source, keys: Iterable[K
         old = source.result(pair, attempt)
         result = left_as_it_was(pair, attempt, old, source.job_id, generation=plan.generation)
         write_result(run_dir, result)
-
-
-def _take_over(file: Path, draft: Path) -> None:
-    try:
-        draft.hardlink_to(file)
-    except OSError as ex:
-        if ex.errno not in (errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-            raise storage_error(draft, ex) from ex
-        try:
-            shutil.copyfile(file, draft)
-        except OSError as again:
-            raise storage_error(draft, again) from again

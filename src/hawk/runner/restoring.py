@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 
 from inspect_ai.util import SandboxEnvironment
 
@@ -17,9 +18,10 @@ from hawk.core.attempts.outcome import Verdict, judge
 from hawk.core.attempts.results import Failure, Outcome, Result
 from hawk.core.plan import Plan, PlanTask
 from hawk.errors import ConfigError, StorageError
-from hawk.runner.evidence import Evidence, Key
+from hawk.runner.evidence import Evidence, Key, ours_of, provider_of
 from hawk.runner.rescore import Source
 from hawk.runner.worker import Share
+from hawk.sandbox.pod.provider import PodSandbox
 from hawk.sandbox.provider import BubblewrapSandbox
 from hawk.sandbox.restore import RestoreError, restore_workspace
 from hawk.store.rundir import RunDir
@@ -83,14 +85,13 @@ class Rescored(Evidence):
                 sandboxes, f"there is no workspace of this attempt in {self._source.job_id}: {why}"
             )
             return
-        try:
-            ours = next(iter(sandboxes.values())).as_type(BubblewrapSandbox)
-        except TypeError:
+        ours = ours_of(next(iter(sandboxes.values())))
+        if ours is None or (old.sandbox is not None and old.sandbox.type != provider_of(ours)):
             without_sandbox(sandboxes, "its workspace can't be put back into a sandbox of another provider")
             return
         try:
             async with self._turns, asyncio.timeout(RESTORE_TIME):
-                await restore_workspace(ours.group, file, whole=not old.workspace.truncated)
+                await _put_back(ours, file, whole=not old.workspace.truncated)
         except RestoreError as ex:
             raise RestorationError(str(ex)) from ex
         except TimeoutError:
@@ -168,3 +169,10 @@ class Rescored(Evidence):
 
     def _result(self, task: PlanTask, eval_id: str, result: Ended, verdict: Verdict) -> Result:
         return self._source.carried(super()._result(task, eval_id, result, verdict))
+
+
+async def _put_back(ours: PodSandbox | BubblewrapSandbox, file: Path, *, whole: bool) -> None:
+    if isinstance(ours, PodSandbox):
+        await ours.put_back(file, whole=whole, seconds=RESTORE_TIME)
+    else:
+        await restore_workspace(ours.group, file, whole=whole)

@@ -6,7 +6,6 @@ to look into processes, and a dead worker has nothing but its last record.
 
 from __future__ import annotations
 
-import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,18 +14,25 @@ import psutil
 
 from hawk import pyspy
 from hawk.core.recorder.stacks import StackRecord, Thread
-from hawk.runner.heartbeat import RECORDER_SOCKET, read_heartbeat
+from hawk.runner.heartbeat import RECORDER_SOCKET, STACKS_SOCKET, read_heartbeat
 from hawk.runner.processes import Worker
+from hawk.runner.workpods.messages import Question
 from hawk.store import stacks
+from hawk.store.sockets import asked
 
 PATIENCE = 2.0
 """Seconds a worker's recorder may take to answer: it needs some milliseconds, and its turn at the interpreter."""
+
+FROM_A_POD = 15.0
+"""The same of a worker in another pod, where py-spy looks too."""
 
 _DECODER = msgspec.json.Decoder(StackRecord)
 
 
 def take(worker: Worker, why: str, *, native: bool = False) -> StackRecord:
     """All that can be said about where a worker stands now. `missing` says what is not in it, and why."""
+    if worker.remote:
+        return _from_its_pod(worker, why, native)
     answer = ask(worker.data_home / RECORDER_SOCKET, why)
     record = _from_before(worker, why, answer) if isinstance(answer, str) else answer
     seen = pyspy.dump(worker.pid, native=native)
@@ -44,15 +50,24 @@ def take(worker: Worker, why: str, *, native: bool = False) -> StackRecord:
     return record
 
 
+def _from_its_pod(worker: Worker, why: str, native: bool) -> StackRecord:
+    """As it is seen beside the worker, in its own pod."""
+    question = msgspec.json.encode(Question(why, native)) + b"\n"
+    try:
+        return _DECODER.decode(asked(worker.data_home / STACKS_SOCKET, question, FROM_A_POD))
+    except TimeoutError:
+        said = f"its pod does not answer within {FROM_A_POD:.0f} s"
+    except (OSError, msgspec.DecodeError) as ex:
+        said = f"its pod can't be reached: {ex}"
+    record = _from_before(worker, why, said)
+    record.missing["threads"], record.live = said, True
+    return record
+
+
 def ask(address: Path, why: str) -> StackRecord | str:
     """What the recorder at a socket answers, or in one line why there is no answer."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(PATIENCE)
-            connection.connect(str(address))
-            connection.sendall(why.encode() + b"\n")
-            parts = iter(lambda: connection.recv(1 << 16), b"")
-            return _DECODER.decode(b"".join(parts))
+        return _DECODER.decode(asked(address, why.encode() + b"\n", PATIENCE))
     except TimeoutError:
         return f"the worker does not answer within {PATIENCE:.0f} s: something holds its interpreter, or stops it"
     except OSError as ex:
@@ -66,7 +81,7 @@ def _from_before(worker: Worker, why: str, reason: str) -> StackRecord:
     before = stacks.last_record(worker.home)
     record = StackRecord(at=datetime.now(UTC).isoformat(), worker=worker.index, pid=worker.pid, why=why)
     record.missing["await chains"] = reason
-    if before is not None and before.pid == worker.pid:
+    if before is not None and worker.wrote(before.pid):
         record.chains, record.tasks = before.chains, before.tasks
         record.chains_at = before.chains_at or before.at
         record.threads = [thread for thread in before.threads if thread.loop]

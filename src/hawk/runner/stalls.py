@@ -123,12 +123,12 @@ class StallWatch:
 
     def _look(self, worker: Worker) -> None:
         beat = read_heartbeat(worker.home)
-        if beat is not None and beat.pid != worker.pid:
+        if beat is not None and not worker.wrote(beat.pid):
             beat = None  # of the process before
         watched = self._watched.get(worker.pid)
         if watched is None:
             watched = self._watched[worker.pid] = _Watched()
-        watched.remember(memory.look(worker.pid))
+        watched.remember(None if worker.remote else memory.look(worker.pid))
         found = stalls(self._signs(worker, beat, watched.memory))
         for stall in watched.pace.going_on:
             if stall not in found:

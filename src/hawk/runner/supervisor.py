@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from hawk.config.requirements import located
 from hawk.config.settings import Settings, load_settings
 from hawk.core import job
 from hawk.core.job import JobPhase
@@ -146,7 +147,8 @@ class Supervisor:
     def _prepare(self) -> None:
         if self.spec.packages:
             self.book.note("job", self.spec.job_id, "installing", ", ".join(self.spec.packages))
-            self.build = EnvironmentBuild(self.settings, self.run_dir, self.spec.packages)
+            packages = [located(package, self.spec.base_dir) for package in self.spec.packages]
+            self.build = EnvironmentBuild(self.settings, self.run_dir, packages)
         else:
             self.dispatch(job.Prepared())
 
@@ -193,7 +195,7 @@ class Supervisor:
         if not ended:
             return
         self.enumerator = None
-        sweep(self.spec.job_id)
+        sweep(self.run_dir)
         found = self.launcher.enumeration()
         if found is None or status != 0:
             end = read_json(worker.home / "exit.json", Exit)
@@ -227,7 +229,7 @@ class Supervisor:
             self.workers[worker.index] = worker
             self.book.note("worker", str(worker.index), "adopted", f"pid {worker.pid}")
         if earlier:  # what workers left that died while nobody watched
-            sweep(self.spec.job_id, spare=self.workers)
+            sweep(self.run_dir, spare=self.workers)
         self.book.observe(adopted, self.machine, force=True)
         self.book.complete_results()
         held = {identifier for worker in adopted for identifier in worker.identifiers}
@@ -271,7 +273,7 @@ class Supervisor:
                 self._worker_ended(worker, status)
 
     def _worker_ended(self, worker: Worker, status: int | None) -> None:
-        sweep(self.spec.job_id, worker.index)
+        sweep(self.run_dir, worker.index)
         datahome.clear(worker.home)
         self.book.recover()
         self.book.observe(list(self.workers.values()), self.machine, force=True)
@@ -433,7 +435,7 @@ def settle(run_dir: RunDir, reason: str) -> None:
 
 def _clear_up(run_base: Path, run_dir: RunDir) -> None:
     """Remove what killed workers and supervisors of a job that has ended have left: its last supervisor does."""
-    sweep(run_dir.job_id)
+    sweep(run_dir)
     datahome.remove(run_base, run_dir)
     sweep_drafts(run_dir)
     for directory in (run_dir.path, *run_dir.path.glob("workers/*"), *run_dir.path.glob("workers/*/stacks")):

@@ -30,6 +30,7 @@ import msgspec
 
 import hawk
 from hawk.runner import zygote
+from hawk.runner.title import name_process
 
 if TYPE_CHECKING:
     from hawk.bridge.preload import Preload
@@ -235,6 +236,7 @@ class Template:
                     os.close(int(fd.name))
         os.environ.clear()
         os.environ.update(environ)
+        name_process(zygote.__name__)
         return socket.socket(fileno=3)
 
 

@@ -19,6 +19,7 @@ import msgspec
 from hawk.config.upstreams import TOKEN_VARIABLE, URL_VARIABLE
 from hawk.core.plan import Limits
 from hawk.runner.wire import ENUMERATE, ForkRequest
+from hawk.store import actions
 from hawk.store.locks import hold
 from hawk.store.rundir import JobSpec, RunDir, read_json, write_json
 
@@ -143,10 +144,13 @@ def _enumerate(spec: JobSpec, run_dir: RunDir, home: Path) -> None:
 def _work(spec: JobSpec, request: ForkRequest, run_dir: RunDir, home: Path) -> None:
     from hawk.bridge import retries, sandboxtrace, tracefile
     from hawk.bridge.attempts import watch
+    from hawk.bridge.pausing import hold_from_start
     from hawk.runner.evidence import Evidence
     from hawk.runner.recorder import Recorder
 
     plan, share = run_dir.read_plan(), read_json(home / "worker.json", Share)
+    kept = actions.read_kept(run_dir, spec.generation)
+    hold_from_start(kept.paused, kept.models)
     tracefile.install(home)  # before the first heartbeat: it looks at the last one of the process before
     sandboxtrace.install()
     Recorder(home, Path(os.environ["XDG_DATA_HOME"]), request.index).start()

@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from hawk.runner.title import name_process
 from hawk.runner.wire import RUN, Forked, ForkRequest, receive, send
 from hawk.store.rundir import RunDir
 
@@ -96,6 +97,8 @@ def run(sock: socket.socket, preload: Preload) -> NoReturn:
         os._exit(0)  # taking the interpreter apart would take a second, for nothing
     from hawk.runner import worker
 
+    which = str(request.index) if request.mode == RUN else request.mode
+    name_process(worker.__name__, f"{which} of {Path(request.run_dir).name}")
     gc.enable()
     worker.main(request)
 

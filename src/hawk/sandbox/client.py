@@ -17,7 +17,7 @@ from hawk.sandbox.errors import KeeperGoneError, KeeperRefusedError
 from hawk.sandbox.wire import Unpacker, ancillary, pack
 
 _SOURCE = Path(__file__).parents[2]
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from hawk.sandbox.keeper import main; main(int(sys.argv[2]))"
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from hawk.sandbox.keeperstart import main; main(int(sys.argv[2]))"
 
 
 class Keeper:

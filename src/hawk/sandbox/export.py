@@ -72,7 +72,7 @@ async def export_workspace(
         finally:
             os.close(write)  # the end of the stream
         size = await asyncio.shield(packing)
-        await asyncio.to_thread(_put, temporary, target)
+        await asyncio.to_thread(put_in_place, temporary, target)
     except BaseException as ex:
         stop.set()
         await asyncio.wait([packing])  # the thread must not write on behind our back
@@ -80,7 +80,7 @@ async def export_workspace(
             temporary.unlink()
         cause = packing.exception() or ex  # the keeper fails, too, when nobody reads any more
         if isinstance(cause, OSError):
-            raise _storage_error(target, cause) from cause
+            raise storage_error(target, cause) from cause
         raise
     return Exported(said["files"], said["bytes"], size, tuple(said["skipped"]), said["truncated"])
 
@@ -100,7 +100,8 @@ def _pack(read: int, path: Path, stop: threading.Event) -> int:
         os.close(read)  # whoever still writes is told that nobody reads
 
 
-def _put(temporary: Path, target: Path) -> None:
+def put_in_place(temporary: Path, target: Path) -> None:
+    """Give a finished file its name, so that it has it after a power cut too."""
     temporary.rename(target)
     fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -109,7 +110,8 @@ def _put(temporary: Path, target: Path) -> None:
         os.close(fd)
 
 
-def _storage_error(target: Path, ex: OSError) -> StorageError:
+def storage_error(target: Path, ex: OSError) -> StorageError:
+    """Why a workspace can't be written."""
     full = ex.errno in (errno.ENOSPC, errno.EDQUOT)
     return StorageError(
         f"{target} can't be written: {ex.strerror or ex}.",

@@ -1,8 +1,8 @@
 """The keeper: the process that makes sandboxes and runs commands in them, for one worker.
 
-Keeper side: standard library only, one thread, everything imported before `settle` takes the host's file system
-out of reach. It answers requests over a socket (`wire.py`); the end of the socket is its end, and its end is the
-end of every sandbox: bwrap dies with it, and all processes of a sandbox die with its pid 1.
+Keeper side: standard library only, one thread, everything imported before `settle` (`keeperstart.py`) takes the
+host's file system out of reach. It answers requests over a socket (`wire.py`); the end of the socket is its end,
+and its end is the end of every sandbox: bwrap dies with it, and all processes of a sandbox die with its pid 1.
 
 Requests: `create`, `destroy`, `exec`, `kill`, `usage`, `list`, and the chores. Each is answered by one message with its
 `id`. A sandbox that ends without being asked to is told of by an event.
@@ -13,31 +13,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
-import sys
 import time
-import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from hawk.sandbox import boot, command, init, killing, seccomp, syscalls
-from hawk.sandbox.cgroups import Delegation
 from hawk.sandbox.chores import CHORES, run_chore
 from hawk.sandbox.enter import Identity, become
 from hawk.sandbox.living import LOST, Running, Sandbox
 from hawk.sandbox.presence import Presence
 from hawk.sandbox.spawn import Spawning
 from hawk.sandbox.talk import Conversation, Request
-from hawk.sandbox.wire import Unpacker, pack
-
-_PATIENCE = 4.0
-"""Seconds for the processes of a keeper that was killed to go; less than the worker waits for its end."""
 
 
 class Keeper:
@@ -364,83 +355,3 @@ class Keeper:
             elif sandbox.next_look is not None and sandbox.next_look <= now:
                 sandbox.next_look = None
                 self._work({"op": "measure"}, [], sandbox, sandbox.measured)
-
-
-def main(fd: int) -> None:
-    """Become a keeper for the worker at the other end of `fd`.
-
-    Three processes: the first stays what it was and cleans up behind the others; the second gives up the host;
-    the third is pid 1 of a pid namespace, so that the kernel itself kills whatever is left when it ends.
-    """
-    sock = socket.socket(fileno=fd)
-    sock.set_inheritable(False)  # as it had to be until here
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    unpacker = Unpacker()
-    while not (hello := unpacker.messages()):
-        if not unpacker.receive(sock):
-            return
-    message = hello[0][0]
-    presence = Presence(message["store"], message["name"])
-    presence.announce(message["about"])
-    place = boot.reserve(message["name"])
-    go, tell = os.pipe()
-    second = os.fork()
-    if second == 0:
-        os.close(tell)
-        os.read(go, 1)
-        _settle(sock, message, place, presence)
-    sock.close()
-    if place.cgroups is not None:
-        with contextlib.suppress(OSError):
-            place.cgroups.adopt_keeper(second)
-    os.write(tell, b"1")
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the others
-    os.waitpid(second, 0)
-    if place.cgroups is None or _removed(place.cgroups):
-        presence.withdraw()  # else what is left can be found by its file, and swept
-
-
-def _removed(cgroups: Delegation) -> bool:
-    """Remove the keeper's cgroups. When it was killed, the kernel takes a moment to kill what is in them."""
-    deadline = time.monotonic() + _PATIENCE
-    while not cgroups.remove():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def _settle(sock: socket.socket, message: dict[str, Any], place: boot.Place, presence: Presence) -> NoReturn:
-    try:
-        boot.settle(place, message["store"], message["bwrap"])
-        syscalls.unshare(syscalls.CLONE_NEWPID)
-        third = os.fork()
-        if third == 0:
-            syscalls.die_with_parent()
-            syscalls.mount(
-                "proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-            )
-            os.chdir("/")
-            command.reserve()
-            gc.disable()  # a collection in a child would copy every page that it looks at
-            gc.freeze()
-            keeper = Keeper(sock, place, presence)
-            sock.sendall(pack({"id": message["id"], "ok": True, **place.facts()}))
-            keeper.serve()
-    except OSError as ex:
-        sock.sendall(
-            pack({"id": message["id"], "errno": ex.errno, "stage": str(ex.filename), "detail": ex.strerror})
-        )
-        os._exit(1)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    syscalls.die_with_parent()
-    sock.close()
-    os.waitpid(third, 0)
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -88,7 +88,7 @@ def _names_from(read: int) -> list[str]:
 
 
 def _names_of(archive: Path) -> set[str]:
-    with _Plain(archive) as plain:
+    with Plain(archive) as plain:
         return set(_names(io.BufferedReader(plain, _CHUNK)))
 
 
@@ -112,7 +112,7 @@ async def _lay_over(box: Box, archive: Path, gone: list[str]) -> None:
 def _feed(write: int, archive: Path, gone: Iterable[str]) -> None:
     """Write a tar to a pipe: deletions first, then the archive. In a thread."""
     try:
-        with contextlib.suppress(BrokenPipeError), _Plain(archive) as plain:
+        with contextlib.suppress(BrokenPipeError), Plain(archive) as plain:
             for name in gone:
                 base, _, last = name.rpartition("/")
                 member = tarfile.TarInfo(f"{base}/{WHITEOUT}{last}")
@@ -123,7 +123,7 @@ def _feed(write: int, archive: Path, gone: Iterable[str]) -> None:
         os.close(write)
 
 
-class _Plain(io.RawIOBase):
+class Plain(io.RawIOBase):
     """The bytes that a packed file holds."""
 
     def __init__(self, path: Path) -> None:

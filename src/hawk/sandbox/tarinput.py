@@ -218,8 +218,8 @@ class TarInput:
         while not self._jumps and self._take(CHUNK):
             pass
 
-    def write_to(self, fd: int, size: int) -> None:
-        """Copy the next bytes to a file.
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The next bytes.
 
         Raises:
             ArchiveError: The archive ends before.
@@ -229,6 +229,15 @@ class TarInput:
             if not data:
                 raise ArchiveError("the archive is cut short")
             size -= len(data)
+            yield data
+
+    def write_to(self, fd: int, size: int) -> None:
+        """Copy the next bytes to a file.
+
+        Raises:
+            ArchiveError: The archive ends before.
+        """
+        for data in self.pieces(size):
             write_all(fd, data)
 
     def write_rest(self, fd: int) -> None:

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from hawk import __version__
+from hawk.config.place import make_place
 from hawk.config.settings import Settings
 from hawk.config.token import current_user, ensure_token, token_user
 from hawk.engine.engines import Engines
@@ -32,6 +33,7 @@ from hawk.server.routes import (
     monitoring,
     public_client,
     runners,
+    sources,
     stacktrace,
     timeline,
     trace,
@@ -46,9 +48,11 @@ from hawk.server.services.loops import Loops
 from hawk.server.services.middleman import Middleman
 from hawk.server.services.mirror import Mirror
 from hawk.server.services.registry import Registry
+from hawk.server.services.spans import SpanCollector, database_of_spans
 from hawk.server.services.submissions import Submissions
 from hawk.server.services.timeline_totals import EvalSetTimelines
 from hawk.server.services.timelines import Timelines
+from hawk.server.services.uploads import Uploads
 from hawk.server.wire import install_openapi
 from hawk.store import queries
 from hawk.store.database import Database, open_database
@@ -58,6 +62,7 @@ ROUTERS = (
     health,
     auth,
     eval_sets,
+    sources,
     monitoring,
     trace,
     stacktrace,
@@ -161,15 +166,19 @@ def _build(
     links = _links(settings, engine)
     mirror = _mirror(settings, registry, database)
     user = token_user(token) or current_user()
+    uploads = Uploads(settings.home, settings.root)
     return Context(
         settings=settings,
         token=token,
+        user=user,
+        place=make_place(settings.home),
         database=database,
         engine=engine,
         registry=registry,
         feeds=feeds,
-        submissions=Submissions(settings, database, engine, registry, feeds, user),
-        deletions=Deletions(database, engine, registry, feeds, middleman, mirror),
+        submissions=Submissions(settings, database, engine, registry, feeds, uploads, user),
+        deletions=Deletions(database, engine, registry, feeds, middleman, uploads, mirror),
+        uploads=uploads,
         middleman=middleman,
         links=links,
         activity=activity,
@@ -179,7 +188,18 @@ def _build(
         eval_set_timelines=EvalSetTimelines(registry, database, feeds),
         stopping=stopping,
         mirror=mirror,
+        spans=_spans(settings),
     )
+
+
+def _spans(settings: Settings) -> SpanCollector | None:
+    """Who fetches spans of middlemen that don't see the run directories, where there may be such."""
+    url = database_of_spans(settings)
+    if url is None:
+        return None
+    collector = SpanCollector(url, settings.root)
+    collector.start()
+    return collector
 
 
 def _links(settings: Settings, engine: Engine) -> LinkHub:
@@ -205,6 +225,8 @@ def _mirror(settings: Settings, registry: Registry, database: Database) -> Mirro
 
 def _close(context: Context) -> None:
     context.threads.shutdown(wait=True, cancel_futures=True)
+    if context.spans is not None:
+        context.spans.close()
     if context.mirror is not None:
         context.mirror.close()
     context.feeds.close()

@@ -6,13 +6,13 @@ One question, one answer, each a JSON document; the end of the question is the e
 from __future__ import annotations
 
 import hashlib
-import socket
 from pathlib import Path
 
 import msgspec
 
 from hawk.core.recorder.stacks import StackRecord
 from hawk.store.rundir import RunDir
+from hawk.store.sockets import asked
 
 PATIENCE = 30.0
 """Seconds an answer may take: native frames of several large workers."""
@@ -32,12 +32,7 @@ def address(run_base: Path, run_dir: RunDir) -> Path:
 def ask(run_base: Path, run_dir: RunDir, question: Question) -> list[StackRecord] | None:
     """What the supervisor answers; None when there is none, or it does not answer."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(PATIENCE)
-            connection.connect(str(address(run_base, run_dir)))
-            connection.sendall(msgspec.json.encode(question))
-            connection.shutdown(socket.SHUT_WR)
-            parts = iter(lambda: connection.recv(1 << 16), b"")
-            return msgspec.json.decode(b"".join(parts), type=list[StackRecord])
+        answer = asked(address(run_base, run_dir), msgspec.json.encode(question), PATIENCE)
+        return msgspec.json.decode(answer, type=list[StackRecord])
     except (OSError, msgspec.DecodeError):
         return None

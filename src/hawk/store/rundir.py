@@ -13,10 +13,13 @@ line. Nothing here imports a database: supervisor, worker and server all use it.
   journal.jsonl        every state change, with its reason
   snapshot.json        the last Snapshot
   evidence.json        what the last diagnosis was made from
+  pods.json            what a cluster says of the job's pods
+  events.jsonl         what it said of them, one line each (append-only)
   learnt.json          how long things took, for later jobs
   stop/                requests to stop, one file each; answered in the journal
   logs/                Inspect's log directory
   attempts/            see `hawk.store.attempts`
+  rescored/            see `hawk.store.borrowed`
   workers/<n>/         output.jsonl, exit.json, heartbeat.json, data/
                        stacks/: see `hawk.store.stacks`
                        trace.jsonl, trace-<offset>.jsonl[.zst], trace.open.json: see `hawk.bridge.tracesegments`
@@ -70,6 +73,8 @@ class JobSpec(msgspec.Struct):
         dry_run: Make the plan and end.
         rescore: Id of the job, under the same root, whose attempts are scored again; no agent runs.
         engine: Where it runs: `local`, `kubernetes`.
+        files: SHA-256 of `source.tar.zst`, where the submitter's files were sent along; `base_dir` is where they are
+            unpacked then. None: they are in `base_dir` on the server's own disk.
     """
 
     job_id: str
@@ -85,6 +90,7 @@ class JobSpec(msgspec.Struct):
     dry_run: bool = False
     rescore: str | None = None
     engine: str = "local"
+    files: str | None = None
 
 
 class JournalEntry(msgspec.Struct, omit_defaults=True):
@@ -148,6 +154,11 @@ class RunDir:
     def pods_file(self) -> Path:
         """What a cluster says of the job's pods: `core.cluster.PodsSeen`."""
         return self.path / "pods.json"
+
+    @property
+    def events_file(self) -> Path:
+        """What a cluster said of the job's Job and pods: a line of `core.cluster_said.Said` each."""
+        return self.path / "events.jsonl"
 
     @property
     def learnt_file(self) -> Path:

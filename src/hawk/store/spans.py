@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from hawk.bridge.tracesegments import read_beat
+from hawk.core.recorder.trace import Beat
 from hawk.core.timeline.records import Blocked, Request, WorkerNote
 from hawk.store.locks import holder
 from hawk.store.rundir import RunDir
@@ -100,7 +101,7 @@ def worker_of(run: RunDir, eval_id: str) -> Worker | None:
     if latest is None:
         return None
     home = run.worker(latest[1])
-    beat = read_beat(home)
+    beat = read_beat(home, Beat)
     pid, at = (beat.pid, beat.at) if beat is not None else (None, None)
     return Worker(latest[1], holder(home / "lock"), pid, at)
 

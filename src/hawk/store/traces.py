@@ -20,6 +20,7 @@ from hawk.core.recorder.about import About
 from hawk.core.recorder.trace import (
     OUTERMOST,
     ActionRow,
+    Beat,
     TraceActions,
     TraceLine,
     TraceWorker,
@@ -224,7 +225,7 @@ def _state(worker: _Worker) -> TraceWorker:
     held = holder(worker.home / "lock")
     pid = sidecar.pid if sidecar is not None else held
     last = datetime.fromtimestamp(worker.files.modified or 0, UTC)
-    beat = read_beat(worker.home)
+    beat = read_beat(worker.home, Beat)
     if beat is not None and pid in (None, beat.pid):
         last = max(last, _parsed(beat.at) or last)
     return TraceWorker(

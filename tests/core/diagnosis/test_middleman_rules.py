@@ -61,6 +61,10 @@ def test_a_token_that_is_good_for_nothing_any_more(kind: str, cause: str) -> Non
     assert (verdicts(evidence((), (), ended=[over]))[0].cause, verdicts(evidence((), (), ended=[over]))[0].severity) == (
         cause, "fatal"
     )  # fmt: skip
+    both = evidence(
+        attempts(1), [model(group(kind, 9, uuids=["u0"], status=401), name="openai/")], ended=[over]
+    )
+    assert verdicts(both)[0].what.endswith("; 9 requests refused"), "those that ended attempts are among them"
     stopping = evidence(attempts(2), [refused], job=Job(stopping_since=build.ago(1)))
     assert alarms(stopping) == [], "a stop revokes it"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from hawk.core.diagnosis.causes import Cause, Severity
+from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.diagnose import explain
 from hawk.core.diagnosis.errortext import normalised, sign_of
 from hawk.core.diagnosis.evidence import Times, Unreached, WaitingSandbox, Worker
@@ -274,6 +275,39 @@ def test_the_clusters_word_for_a_pod_that_does_not_start() -> None:
     assert judged("CrashLoopBackOff", Cause.CRASH_LOOP, 20) is Severity.STUCK
     assert judged("Unschedulable", Cause.UNSCHEDULABLE, 100) is Severity.INFO
     assert judged("Unschedulable", Cause.UNSCHEDULABLE, 200) is Severity.STUCK
+
+
+def test_pods_that_failed_and_pods_that_still_wait_for_the_same_image_are_one_finding() -> None:
+    text = "The sandbox's image lost:1 can't be had (pod p-0): ImagePullBackOff"
+    starting = [
+        in_flight(str(n), phase=SamplePhase.INIT, activity=ActivityType.SANDBOX, waited=5.0) for n in (1, 2)
+    ]
+    seen = evidence(*starting, ends=[ended(text, phase="sandbox")], errored=3)
+    task = seen.tasks[0]
+    seen.sandboxes = [
+        WaitingSandbox(a.sample, f"p-{a.sample}", "Pending", "ErrImagePull", "no such image", ago(20 + n), task.identifier)
+        for n, a in enumerate(starting)
+    ]  # fmt: skip
+    finding = only(seen, Cause.IMAGE_PULL)
+    assert finding.severity is Severity.FATAL
+    assert (finding.held, finding.ended, finding.subject) == ([0, 1], 3, task.name)
+    assert finding.what.startswith("3 sandboxes of ")
+    assert "(2 pods more wait)" in finding.what
+    assert [f.fact for f in finding.facts if f.source is Source.ENGINE] == [
+        "p-1 and 1 more: ErrImagePull no such image"
+    ]
+
+
+def test_pods_that_wait_are_told_by_task_and_by_its_name() -> None:
+    seen = evidence(waiting=4)
+    other = msgspec.structs.replace(seen.tasks[0], identifier="other-id", name="other")
+    seen.tasks.append(other)
+    seen.sandboxes = [
+        WaitingSandbox(None, f"p-{n}", "Pending", "ErrImagePull", "no such image", ago(20), task.identifier)
+        for n, task in enumerate([*seen.tasks, other])
+    ]
+    subjects = {f.subject: f.waiting for f in found(seen, Cause.IMAGE_PULL)}
+    assert subjects == {seen.tasks[0].name: 1, "other": 2}
 
 
 def test_a_setup_that_stands_still_is_named_early_and_stuck_late_and_a_cold_start_is_neither() -> None:

@@ -61,6 +61,15 @@ def test_a_file(tmp_path: Path) -> None:
     }
 
 
+def test_a_sandbox_may_be_made_of_the_runners_own_image() -> None:
+    config = PodConfig.model_validate({"image": "runner", "services": {"db": {"image": "postgres:16"}}})
+    placing = manifest.Placing("g", "n", {}, {})
+    defaults = manifest.Defaults(runner_image="registry.test/hawk-runner:7")
+    pods = manifest.pods(config, OWNER, placing, network.Resolved(()), defaults, "ns")
+    images = [c["image"] for pod in pods.values() for c in pod["spec"]["containers"]]
+    assert sorted(images) == ["postgres:16", "registry.test/hawk-runner:7"]
+
+
 def test_everything_wrong_is_said_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text("imag: x\nnetwork: some\nlabels: {hawk/job: mine}\n")

@@ -12,12 +12,13 @@ import pytest
 from inspect_ai.util import SandboxEnvironment, SandboxUnavailableError
 
 from hawk.errors import ClusterError
+from hawk.kube.leftovers import remove_found
 from hawk.sandbox.pod import names
 from hawk.sandbox.pod import site as sites
 from hawk.sandbox.pod.group import PodError
 from hawk.sandbox.pod.options import PodConfig
 from hawk.sandbox.pod.provider import PodSandbox
-from hawk.sandbox.pod.sweep import sweep_dead
+from hawk.sandbox.pod.sweep import look, sweep_dead
 from hawk.sandbox.registry import registry
 from tests.kube.fake import Fake, Object, refuse
 from tests.sandbox.pod.conftest import Make
@@ -167,9 +168,9 @@ async def test_what_may_not_be_created_is_said(kube: Fake, make: Make) -> None:
 @pytest.mark.parametrize(
     ("how", "expected", "troubles"),
     [
-        ("oom", "its memory limit was reached", {"oom_killed": 1}),
-        ("evicted", "the node evicted it", {}),
-        ("deleted", "somebody deleted it", {}),
+        ("oom", "it ran out of memory", {"oom_killed": 1}),
+        ("evicted", "it was evicted: The node was low on memory", {}),
+        ("deleted", "it was deleted by somebody", {}),
     ],
 )
 async def test_a_pod_that_ends_under_a_command(
@@ -320,13 +321,19 @@ async def test_the_sweep_takes_what_dead_processes_left(kube: Fake, make: Make) 
                 "annotations": {names.PROCESS: process},
             }
             await site.cluster.create({"kind": "Pod", "metadata": meta, "spec": mine["spec"]})
-        swept = await sweep_dead(site.cluster, dry_run=True)
-        assert swept.removed == {"Pod": ["dead"]}
-        await sweep_dead(site.cluster)
+        owned = {**meta, "name": "owned", "ownerReferences": [{"kind": "Job", "name": "j", "uid": "u"}]}
+        await site.cluster.create({"kind": "Pod", "metadata": owned, "spec": mine["spec"]})
+        found = {one.name: one for one in await look(site.cluster) if one.kind == "Pod"}
+        assert [name for name, one in found.items() if one.abandoned] == ["dead"]
+        assert "another-host" in found["elsewhere"].why
+        assert "Job j" in found["owned"].why
+        assert [one.name for one in await sweep_dead(site.cluster)] == ["dead"]
         assert kube.named("Pod", "dead") is None
         assert kube.named("Pod", "elsewhere") is not None
-        await sweep_dead(site.cluster, everything=True)
-        assert [name for _, name in kube.of("Pod")] == [mine["metadata"]["name"]]
+        old = [one for one in await look(site.cluster, older_than=3600) if one.abandoned]
+        assert await remove_found(site.cluster, old) == []
+        assert [name for _, name in kube.of("Pod")] == [mine["metadata"]["name"], "owned"]
+        await site.cluster.delete("Pod", "owned")
 
 
 async def test_many_at_once(kube: Fake, make: Make) -> None:

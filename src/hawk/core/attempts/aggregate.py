@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from hawk.core.attempts.intervals import clustered
 from hawk.core.attempts.report import Estimate, GroupRow, PairRow, PolicyUse, Report
 from hawk.core.attempts.results import Outcome, Pair, Result, Usage
-from hawk.core.attempts.rows import began, first_line, newest, pair_order, pair_row, tokens, without_result
+from hawk.core.attempts.rows import (
+    Key,
+    began,
+    first_line,
+    newest,
+    pair_order,
+    pair_row,
+    tokens,
+    without_result,
+)
 from hawk.core.attempts.spans import Span, moment, most_at_once, seconds, span
 from hawk.core.attempts.statistics import pass_at_k, pass_pow_k
 
@@ -56,14 +65,7 @@ def report(
     plan = dict(planned)
     cancels = cancels and runs > 1
     kept, twice = newest(results)
-    ours: dict[Pair, dict[int, Result]] = {pair: {} for pair in plan}
-    strays = []
-    for (pair, attempt), result in kept.items():
-        if 1 <= attempt <= plan.get(pair, 0):
-            ours[pair][attempt] = result
-        else:
-            strays.append(result)
-    strays.sort(key=lambda result: (pair_order(result.pair), result.attempt))
+    ours, strays = _by_plan(kept, plan)
     rows = [pair_row(pair, number, ours[pair], cancels=cancels) for pair, number in plan.items()]
     tried = {pair: [found[k] for k in sorted(found)] for pair, found in ours.items()}
     counted = [result for found in tried.values() for result in found]
@@ -101,6 +103,20 @@ def report(
         problems=[*problems, *_problems(twice, strays)],
         fingerprints=_fingerprints(counted),
     )
+
+
+def _by_plan(
+    kept: Mapping[Key, Result], plan: Mapping[Pair, int]
+) -> tuple[dict[Pair, dict[int, Result]], list[Result]]:
+    """Results of planned attempts by pair and attempt, and the others in order."""
+    ours: dict[Pair, dict[int, Result]] = {pair: {} for pair in plan}
+    strays = []
+    for (pair, attempt), result in kept.items():
+        if 1 <= attempt <= plan.get(pair, 0):
+            ours[pair][attempt] = result
+        else:
+            strays.append(result)
+    return ours, sorted(strays, key=lambda result: (pair_order(result.pair), result.attempt))
 
 
 def _names(pairs: Iterable[Pair]) -> dict[Pair, str]:

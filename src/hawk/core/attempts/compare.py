@@ -39,23 +39,6 @@ def compare(a: Report, b: Report, results_a: Iterable[Result], results_b: Iterab
     A pair counts when it is decided in both. Where the runs planned different numbers of attempts for it,
     only the first ones that both have count, else the run with more would win by that alone.
 
-    The judgement is the first of these that holds:
-
-    1. `throttling`: at some provider refusals for load (429, 503, 529, rate limits, overload, calls that came
-       too late) grew strongly from A to B (`throttling.strained`) and did harm there: attempts ended as
-       infrastructure errors because of them, or attempts took longer, or pairs were lost beyond chance and
-       met them. No flip is needed: retries may save every attempt and cost only time, and infrastructure
-       errors are no fails. It gives way to `regression` when pairs are lost beyond chance and most of that,
-       or a loss beyond chance, is of pairs that met no refusal; and to `improvement` when pairs are gained
-       beyond chance and the throttled provider's were not lost. `blame` names the only provider that did
-       harm, or the one whose refusals are two thirds of the growth or more; it stays empty when several did
-       alike, for then what they share (network, proxy) is to blame.
-    2. `regression`, `improvement`: McNemar's exact p is below 0.05; the direction says which.
-    3. `underpowered`: no pair is decided in both; or some flipped, and even a net loss of a fifth of the
-       pairs would not have been significant amid the noise; or more flipped than identical runs would
-       show, but both ways alike, which is neither noise nor a direction.
-    4. `noise`: all else, so also any run against itself.
-
     Args:
         results_a: All results of A, those that its report leaves out too.
         results_b: Of B.
@@ -190,6 +173,23 @@ def _blame(harmful: Sequence[Strain]) -> str | None:
 
 
 def _judge(fates: Sequence[Fate], found: Noise, harmful: Sequence[Strain]) -> Judgement:
+    """The first of these that holds:
+
+    1. `throttling`: at some provider refusals for load (429, 503, 529, rate limits, overload, calls that came
+       too late) grew strongly from A to B (`throttling.strained`) and did harm there: attempts ended as
+       infrastructure errors because of them, or attempts took longer, or pairs were lost beyond chance and
+       met them. No flip is needed: retries may save every attempt and cost only time, and infrastructure
+       errors are no fails. It gives way to `regression` when pairs are lost beyond chance and most of that,
+       or a loss beyond chance, is of pairs that met no refusal; and to `improvement` when pairs are gained
+       beyond chance and the throttled provider's were not lost. `blame` names the only provider that did
+       harm, or the one whose refusals are two thirds of the growth or more; it stays empty when several did
+       alike, for then what they share (network, proxy) is to blame.
+    2. `regression`, `improvement`: McNemar's exact p is below 0.05; the direction says which.
+    3. `underpowered`: no pair is decided in both; or some flipped, and even a net loss of a fifth of the
+       pairs would not have been significant amid the noise; or more flipped than identical runs would
+       show, but both ways alike, which is neither noise nor a direction.
+    4. `noise`: all else, so also any run against itself.
+    """
     every = _net(fates)
     if harmful:
         met = {pair for strain in harmful for pair in strain.after.met}

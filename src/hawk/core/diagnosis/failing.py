@@ -9,11 +9,8 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from hawk.core.diagnosis.calls import Kind, of_error, status_in
-from hawk.core.diagnosis.causes import Cause, Severity, Source
+from hawk.core.diagnosis.causes import Cause
 from hawk.core.diagnosis.evidence import CallGroup, ErrorGroup, Model
-from hawk.core.diagnosis.rule import fact
-from hawk.core.diagnosis.saying import counted, lasted
-from hawk.core.diagnosis.verdict import Fact
 from hawk.core.diagnosis.view import View
 from hawk.core.states import ActivityType
 
@@ -67,15 +64,6 @@ _UNREADABLE = re.compile(r"JSON|Decode|Validation|Parse|KeyError|TypeError|Attri
 
 ROW = 5
 """Failures of a model one after the other that can't be chance any more, where answers come between failures at all."""
-
-SEVERAL = 4
-"""Attempts of which one that fails by what it asks is that attempt's own affair."""
-
-ALTERNATES = 60.0
-"""Seconds for which failures between answers are worth a word."""
-
-LONG = 300.0
-"""Seconds of pauses in a row after which an attempt does not go on by itself: later pauses are longer still."""
 
 
 @dataclass
@@ -169,64 +157,93 @@ def failing(view: View, cause: Cause) -> Iterator[Failing]:
 
 
 def _collect(view: View) -> list[Failing]:
-    found: dict[tuple[Cause, str], Failing] = {}
-
-    def of(cause: Cause, model: Model) -> Failing:
-        key = cause, name_of(model)
-        if key not in found:
-            found[key] = Failing(cause, model)
-        return found[key]
-
-    by_key = {f"{m.provider}/{m.model}": m for m in view.models}
-    uuids: dict[str, Kind] = {}
-    answers: dict[tuple[str, int], Kind] = {}
-    asked: dict[tuple[str, Kind], Model] = {}
-    for model in view.models:
-        for group in model.calls:
-            kind = _kind(group.kind)
-            uuids.update(dict.fromkeys(group.uuids, kind))
-            answers.update({(uuid, group.status): kind for uuid in group.uuids if group.status})
-            asked.update(dict.fromkeys(((uuid, kind) for uuid in group.uuids), model))
-            if kind not in CAUSES:
-                continue
-            one = of(CAUSES[kind], model)
-            one.kinds.add(kind)
-            one.groups.append(group)
-            one.held += view.with_uuids(group.uuids)
-        _behind_breaker(model, of)
-    for i, attempt in enumerate(view.attempts):
-        retrying = attempt.retrying
-        kind = _kind(retrying.kind) if retrying is not None else Kind.UNKNOWN
-        if retrying is not None and kind in CAUSES:
-            model = by_key.get(retrying.model) or _named(view, attempt.model)
-            _add_pauses(view, of(CAUSES[kind], model), i, kind)
-            behind = _behind(model, found.values()) if kind is Kind.BREAKER else None
-            if behind is not None:
-                _add_pauses(view, behind, i, next(iter(behind.kinds)))
-    tasks = {task.identifier: task.model for task in view.evidence.tasks}
-    tasks |= {task.name: task.model for task in view.evidence.tasks}
-    for error in view.evidence.ended:
-        known = next((uuids[uuid] for uuid in error.uuids if uuid in uuids), None)
-        ending = of_error(error.kind, error.message) if not error.limit and error.kind != "limit" else None
-        if ending is None and known is Kind.MALFORMED and _UNREADABLE.search(error.kind):
-            ending = known
-        if ending is Kind.UNKNOWN or (ending is None and known is not None and "retry" in error.kind.lower()):
-            ending = known
-        if ending is not None and (status := status_in(error.message)):
-            # The middleman has read the whole answer; a log has a part of what the client made of it.
-            ending = next(
-                (answers[uuid, status] for uuid in error.uuids if (uuid, status) in answers), ending
-            )
-        if ending is not None and ending in CAUSES:
-            only = view.evidence.tasks[0].model if len(view.evidence.tasks) == 1 else ""
-            # The model that was asked is known by the request; an attempt may ask others than its task's.
-            whose = next((asked[uuid, ending] for uuid in error.uuids if (uuid, ending) in asked), None)
-            one = of(CAUSES[ending], whose or _named(view, tasks.get(error.task, only)))
-            one.errors.append(error)
-            one.kinds.add(ending)
-    for one in found.values():
+    collection = _Collection(view)
+    collection.take_calls()
+    collection.take_pauses()
+    collection.take_endings()
+    for one in collection.found.values():
         one.held = sorted(set(one.held))
-    return list(found.values())
+    return list(collection.found.values())
+
+
+class _Collection:
+    """What fails, by cause and model, as it is being put together.
+
+    Attributes:
+        found: By cause and the model's name.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.found: dict[tuple[Cause, str], Failing] = {}
+        self._view = view
+        # How requests ended that are known by their attempt: the last one's kind, that of a status, the model of a kind.
+        self._last: dict[str, Kind] = {}
+        self._answered: dict[tuple[str, int], Kind] = {}
+        self._asked: dict[tuple[str, Kind], Model] = {}
+
+    def of(self, cause: Cause, model: Model) -> Failing:
+        return self.found.setdefault((cause, name_of(model)), Failing(cause, model))
+
+    def take_calls(self) -> None:
+        """What the middleman noted."""
+        for model in self._view.models:
+            for group in model.calls:
+                kind = _kind(group.kind)
+                self._last.update(dict.fromkeys(group.uuids, kind))
+                self._asked.update(dict.fromkeys(((uuid, kind) for uuid in group.uuids), model))
+                if group.status:
+                    self._answered.update(dict.fromkeys(((uuid, group.status) for uuid in group.uuids), kind))
+                if kind in CAUSES:
+                    one = self.of(CAUSES[kind], model)
+                    one.kinds.add(kind)
+                    one.groups.append(group)
+                    one.held += self._view.with_uuids(group.uuids)
+            _behind_breaker(model, self.of)
+
+    def take_pauses(self) -> None:
+        """What attempts make again, after a pause."""
+        by_key = {f"{m.provider}/{m.model}": m for m in self._view.models}
+        for i, attempt in enumerate(self._view.attempts):
+            retrying = attempt.retrying
+            kind = _kind(retrying.kind) if retrying is not None else Kind.UNKNOWN
+            if retrying is None or kind not in CAUSES:
+                continue
+            model = by_key.get(retrying.model) or _named(self._view, attempt.model)
+            _add_pauses(self._view, self.of(CAUSES[kind], model), i, kind)
+            behind = _behind(model, self.found.values()) if kind is Kind.BREAKER else None
+            if behind is not None:
+                _add_pauses(self._view, behind, i, next(iter(behind.kinds)))
+
+    def take_endings(self) -> None:
+        """What ended attempts."""
+        listed = self._view.evidence.tasks
+        tasks = {task.identifier: task.model for task in listed} | {task.name: task.model for task in listed}
+        only = listed[0].model if len(listed) == 1 else ""
+        for error in self._view.evidence.ended:
+            kind = self._kind_of_ending(error)
+            if kind is None or kind not in CAUSES:
+                continue
+            # The model that was asked is known by the request; an attempt may ask others than its task's.
+            asked = next(
+                (self._asked[uuid, kind] for uuid in error.uuids if (uuid, kind) in self._asked), None
+            )
+            one = self.of(CAUSES[kind], asked or _named(self._view, tasks.get(error.task, only)))
+            one.errors.append(error)
+            one.kinds.add(kind)
+
+    def _kind_of_ending(self, error: ErrorGroup) -> Kind | None:
+        """By the error itself, else by how the last request of such an attempt ended; None: not a model's."""
+        known = next((self._last[uuid] for uuid in error.uuids if uuid in self._last), None)
+        kind = of_error(error.kind, error.message) if not error.limit and error.kind != "limit" else None
+        if kind is None and known is Kind.MALFORMED and _UNREADABLE.search(error.kind):
+            kind = known
+        if kind is Kind.UNKNOWN or (kind is None and known is not None and "retry" in error.kind.lower()):
+            kind = known
+        if kind is not None and (status := status_in(error.message)):
+            # The middleman has read the whole answer; a log has a part of what the client made of it.
+            answers = (self._answered.get((uuid, status)) for uuid in error.uuids)
+            kind = next((answered for answered in answers if answered is not None), kind)
+        return kind
 
 
 def _behind_breaker(model: Model, of: Callable[[Cause, Model], Failing]) -> None:
@@ -295,131 +312,6 @@ def _kind(word: str) -> Kind:
         return Kind(word)
     except ValueError:
         return Kind.UNKNOWN
-
-
-# --- how bad
-
-PATIENCE: Mapping[Cause, float] = {
-    Cause.RATE_LIMITED: 300.0,
-    Cause.OVERLOADED: 300.0,
-    Cause.SERVER_ERROR: 120.0,
-    Cause.MALFORMED_RESPONSE: 60.0,
-    Cause.EMPTY_OUTPUT: 60.0,
-    Cause.CONNECT_REFUSED: 30.0,
-    Cause.DNS_OR_TLS: 30.0,
-}
-"""Seconds without one good answer after which it won't end by itself: a busy provider recovers within minutes, a server that
-is not there or answers nonsense does not."""
-
-SETTLED: Mapping[Cause, float] = {Cause.RATE_LIMITED: 12.0}
-"""Seconds without a good answer before it is more than the usual to and fro: a burst of 429 is answered by waiting, and the
-pauses that providers ask for are mostly shorter than this."""
-
-
-def passing(view: View, one: Failing) -> Severity | None:
-    """How bad a failure is that may end by itself; None: not worth a word."""
-    if not one.streak and not one.row:
-        if one.over:
-            return (
-                Severity.FATAL if not view.evidence.progress.completed and one.over >= 2 else Severity.WARNING
-            )
-        if one.ended or (one.count >= 2 and one.last_ago(view) < ALTERNATES):
-            return Severity.INFO
-        return None
-    if one.over >= 2 and not view.evidence.progress.completed and not view.attempts:
-        return Severity.FATAL
-    without = view.ago(one.model.failing_since or one.since) or 0.0
-    in_a_row = one.streak >= ROW and one.again >= ROW - 2 and without >= SETTLED.get(one.cause, 5.0)
-    if not in_a_row and not one.alone:
-        return Severity.INFO
-    spent = without >= PATIENCE[one.cause] and (one.streak >= ROW or one.row >= 3)
-    return Severity.STUCK if spent or one.waited >= LONG else Severity.WARNING
-
-
-def final(view: View, one: Failing) -> Severity | None:
-    """How bad a refusal is that no retry helps, and that everybody gets who asks this model."""
-    failures = one.streak + one.ended
-    if failures >= 2 or (failures and one.model.last_ok is None and not view.evidence.progress.completed):
-        return Severity.FATAL
-    return Severity.WARNING if failures else None
-
-
-def own(view: View, one: Failing) -> Severity | None:
-    """How bad a refusal is that comes of what one attempt asks: others may be answered."""
-    progress = view.evidence.progress
-    others = one.model.last_ok is not None or progress.completed > one.over
-    if others and one.over <= 1 and one.row < 2 and len(one.held) <= 1 and progress.total >= SEVERAL:
-        return Severity.INFO if one.ended or one.streak or one.held else None
-    if one.over >= 2 or one.ended >= 3 or (one.over and not view.evidence.progress.completed):
-        return Severity.FATAL
-    if one.ended:
-        return Severity.WARNING
-    if one.status < 400 and one.row < ROW:
-        return Severity.INFO if one.streak or one.held else None
-    if one.row >= 3:
-        return Severity.STUCK
-    if one.row >= 2 or (
-        one.streak >= ROW and not one.model.last_ok
-    ):  # Inspect may end an attempt by it, without an error
-        return Severity.WARNING
-    return Severity.INFO if one.streak else None
-
-
-# --- in words
-
-
-def facts(view: View, one: Failing, *more: Fact | None) -> list[Fact]:
-    """What was seen of it."""
-    found = [
-        fact(
-            Source.SPANS, f"{counted(g.count, 'request')} ended with {_ending(g)}{_words(g.said)}", g.last_at
-        )
-        for g in one.groups
-        if g.count
-    ]
-    if one.streak and one.model.lane is None and not one.model.open and one.row:
-        found = []  # all that is known are the pauses
-    if one.row:
-        count = sum(view.attempts[i].retrying is not None for i in one.held)
-        pauses = f"; {lasted(one.waited)} in pauses so far" if one.waited else ""
-        found.append(
-            fact(
-                Source.CONTROL, f"{counted(count, 'attempt')} with up to {one.row} failures in a row{pauses}"
-            )
-        )
-    if one.streak:
-        last = one.model.last_ok
-        ago = view.ago(last)
-        text = "no good answer yet" if ago is None else f"the last good answer is {lasted(ago)} old"
-        found.append(fact(Source.SPANS, f"{one.subject}: {text}", last))
-    for error in one.errors[:3]:
-        found.append(
-            fact(
-                Source.LOGS, f"ended {counted(error.count, 'attempt')}: {error.message[:200]}", error.last_at
-            )
-        )
-    return [*found, *(one for one in more if one is not None)]
-
-
-def _ending(group: CallGroup) -> str:
-    status = group.upstream_status or group.status
-    name = group.error or str(group.kind).replace("_", " ")
-    return f"{status} ({name})" if status else name
-
-
-def _words(said: str) -> str:
-    return f": {said[:200]}" if said else ""
-
-
-def many(one: Failing) -> str:
-    """`12 requests in a row`, or how many attempts ended."""
-    if one.streak > 1:
-        return f"{one.streak} requests in a row"
-    if one.row > 1:
-        return f"{one.row} calls in a row"
-    if one.ended:
-        return counted(one.ended, "attempt")
-    return counted(one.count or one.streak or 1, "request")
 
 
 def waiting_for_model(view: View, model: Model) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hawk.core.diagnosis.evidence import Learnt, Times
+from hawk.core.quantiles import quantile
 
 
 def merged(parts: Iterable[Learnt | None]) -> Learnt:
@@ -34,12 +35,9 @@ def joined(a: Times, b: Times) -> Times:
     return Times(count, round(p50, 3), max(a.p95, b.p95), max(a.most, b.most))
 
 
-def times(seconds: list[float]) -> Times | None:
-    """What a list of durations shows; None for an empty one."""
-    if not seconds:
-        return None
+def times(seconds: Iterable[float]) -> Times | None:
+    """What durations show; None without any."""
     ordered = sorted(seconds)
-    last = len(ordered) - 1
-    return Times(
-        len(ordered), ordered[last // 2], ordered[min(last, int(0.95 * len(ordered)))], ordered[last]
-    )
+    if not ordered:
+        return None
+    return Times(len(ordered), quantile(ordered, 0.5), quantile(ordered, 0.95), ordered[-1])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hawk.core.cluster import RUNNER, SANDBOX, Pod, PodsSeen, plain_name
-from hawk.core.cluster_why import End, how_ended, how_job_ended, no_pod, why_not_started
+from hawk.core.cluster import RUNNER, SANDBOX, WORKER, Pod, PodsSeen, plain_name
+from hawk.core.cluster_why import End, how_ended, how_job_ended, lost_node, no_pod, why_not_started
 from hawk.core.diagnosis.causes import Source
 from hawk.core.diagnosis.evidence import BrokenSandbox, Cluster, Evidence, RunnerEnd, WaitingSandbox
 from hawk.core.states import SamplePhase
@@ -66,7 +66,9 @@ def _waiting(pod: Pod, seen: PodsSeen, tasks: _Tasks) -> WaitingSandbox | None:
 def _broken(seen: PodsSeen, tasks: _Tasks) -> list[BrokenSandbox]:
     """Sandboxes that were restarted, ended or vanished; whether their attempt still needed them is a rule's matter."""
     living = {
-        (p.task, p.sample_id, p.epoch, p.service) for p in seen.of(SANDBOX) if p.active and p.restarts == 0
+        (p.task, p.sample_id, p.epoch, p.service)
+        for p in seen.of(SANDBOX)
+        if p.active and p.restarts == 0 and lost_node(p) is None
     }
     rows = []
     for pod in (*seen.gone, *seen.pods):
@@ -102,6 +104,9 @@ def _how_broken(pod: Pod) -> tuple[str, str, str | None] | None:
         )
         how = "oom_killed" if last.reason == "OOMKilled" else "restarted"
         return how, f"its container {again.name} {words} and was started again", last.at
+    lost = lost_node(pod)
+    if lost is not None:
+        return "disrupted", lost.detail, lost.since
     end = how_ended(pod)
     if end is None:
         return None
@@ -126,6 +131,16 @@ def _cluster(seen: PodsSeen) -> Cluster:
     if why is not None:
         phase = runner.phase if runner is not None else ""
         found.runner = WaitingSandbox(None, name, phase, why.reason, why.detail, seen.local(why.since))
+    lost = lost_node(runner) if runner is not None else None
+    if lost is not None:
+        found.unreached = RunnerEnd(name, End.DISRUPTED, lost.detail, seen.local(lost.since))
+    for pod in seen.of(WORKER):
+        held = why_not_started(pod)
+        if held is not None:
+            since = seen.local(held.since)
+            found.workers.append(WaitingSandbox(None, pod.name, pod.phase, held.reason, held.detail, since))
+        elif pod.active:
+            found.working += 1
     if job is not None and job.suspended and job.queue:
         found.queue, found.queued_since = job.queue, seen.local(job.created)
     for pod in sorted(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 from hawk.core.diagnosis.evidence import Change, Evidence, Model, Times, Worker
+from hawk.core.diagnosis.learning import times
 from hawk.core.snapshot import SandboxFacts
 from hawk.core.states import ActivityType, SamplePhase
 
@@ -141,15 +142,10 @@ class View:
 
     def model_times(self, model: Model) -> Times | None:
         """How long calls of a model took that went well; None without any."""
-        good = sorted(model.ok_seconds)
-        if len(good) >= 3:
-            return Times(len(good), _at(good, 0.5), _at(good, 0.95), good[-1])
+        if len(model.ok_seconds) >= 3:
+            return times(model.ok_seconds)
         return self.learnt.models.get(f"{model.provider}/{model.model}")
 
     def changes(self, kind: str, *states: str) -> list[Change]:
         """Lines of the journal, oldest first."""
         return [c for c in self.evidence.journal if c.kind == kind and c.state in states]
-
-
-def _at(ordered: Sequence[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

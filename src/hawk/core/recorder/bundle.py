@@ -115,6 +115,8 @@ _WHAT = """WHAT IS WHAT
   job.json, plan.json    how it was to run
   journal.jsonl          every change of state, with its reason, oldest first: read this first
   snapshot.json          the last state of every attempt
+  pods.json              the job's pods, where it ran on a cluster
+  events.jsonl           what the cluster said of them, oldest first
   supervisor.log         what the supervisor had to say
   workers/<n>/           output, heartbeat, trace and stack records of each worker
     stacks/              where its threads and tasks were, each time that something stalled

@@ -76,7 +76,7 @@ class Sidecar(msgspec.Struct):
 
 
 class Beat(msgspec.Struct):
-    """What is needed here of a worker's `heartbeat.json`."""
+    """A worker at one moment, as far as every reader needs it of its `heartbeat.json`."""
 
     at: str
     pid: int
@@ -169,17 +169,19 @@ class InFlight:
         for line in enters:
             self.feed(line)
 
-    def feed(self, line: bytes) -> None:
-        """Take in the next line."""
+    def feed(self, line: bytes) -> TraceLine | None:
+        """Take in the next line; returns it where it ends an action."""
         if b'"trace_id"' not in line:
-            return
+            return None
         found = parse_line(line)
         if found is None or found.trace_id is None:
-            return
+            return None
         if found.event == ENTER:
             self._open[found.trace_id] = (found, line)
         elif found.event in ENDS:
             self._open.pop(found.trace_id, None)
+            return found
+        return None
 
     @property
     def actions(self) -> list[TraceLine]:

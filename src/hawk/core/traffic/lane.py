@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from hawk.core.quantiles import quantile
 from hawk.core.traffic.adaptive import Concurrency
 from hawk.core.traffic.announced import Announced
 from hawk.core.traffic.fair import FairQueue, Share
@@ -198,8 +199,8 @@ class Lane:
             tokens_last_minute=round(self._meter.tokens(now)),
             refused_last_minute=round(self._refused_lately.total(now)),
             errors_last_minute=round(self._errors_lately.total(now)),
-            p50=ordered[len(ordered) // 2] if ordered else None,
-            p95=ordered[len(ordered) * 95 // 100] if ordered else None,
+            p50=quantile(ordered, 0.5) if ordered else None,
+            p95=quantile(ordered, 0.95) if ordered else None,
         )
 
     def _go(self, ticket: Ticket, share: Share, now: float) -> None:

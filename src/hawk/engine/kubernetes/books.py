@@ -1,4 +1,4 @@
-"""What is known of each job's Job and pods: kept up to date by the watches, written down as `pods.json`.
+"""What is known of each job's Job and pods: kept up to date by the watches, written down as `pods.json` and `events.jsonl`.
 
 Pods that ended badly or vanished are remembered after the cluster has forgotten them. Safe from any thread.
 """
@@ -12,16 +12,18 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from hawk.core.cluster import RUNNER, SANDBOX, Event, Job, Pod, PodsSeen
+from hawk.core.cluster import RUNNER, SANDBOX, WORKER, Event, Job, Pod, PodsSeen
+from hawk.core.cluster_said import seen_ends
 from hawk.core.cluster_why import End, how_ended
-from hawk.engine.kubernetes import parsing
+from hawk.engine.kubernetes.chronicle import Chronicle
 from hawk.errors import HawkError
+from hawk.kube import parsing
 from hawk.store.rundir import RunDir, read_json, write_json
 
 OFTEN = 1.0
 """Seconds between two writes of one job's file."""
 
-GONE = {RUNNER: 5, SANDBOX: 20}
+GONE = {RUNNER: 5, WORKER: 20, SANDBOX: 20}
 """Pods that are remembered after their end, by what they were."""
 
 _log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class Book:
 
     def __init__(self, run: RunDir, namespace: str) -> None:
         self.run, self._namespace = run, namespace
+        self.chronicle = Chronicle(run)
         self._lock = threading.Lock()
         self._pods: dict[str, Pod] = {}
         self.gone: list[Pod] = []
@@ -62,6 +65,7 @@ class Book:
             before = self._pods.get(pod.uid) or next((p for p in self.gone if p.uid == pod.uid), None)
             self.gone = [p for p in self.gone if p.uid != pod.uid]
             self._pods[pod.uid] = parsing.later(before, pod)
+            self._tell_ends(before, self._pods[pod.uid])
             self.dirty = True
 
     def lost_pod(self, pod: Pod, at: str) -> None:
@@ -70,6 +74,7 @@ class Book:
             known = self._pods.pop(pod.uid, None)
             last = parsing.later(known, pod)
             last.removed = at
+            self._tell_ends(known, last)
             self._remember(last)
             self.dirty = True
 
@@ -99,6 +104,10 @@ class Book:
             if what is not None and events and what.events != events:
                 what.events = events
                 self.dirty = True
+
+    def _tell_ends(self, before: Pod | None, now: Pod) -> None:
+        for said in seen_ends(before, now):
+            self.chronicle.add(said)
 
     def trouble(self, problem: str | None) -> None:
         """The cluster can't be asked, or can be again."""

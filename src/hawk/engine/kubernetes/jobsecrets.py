@@ -20,7 +20,7 @@ from hawk.config.settings import Settings
 from hawk.config.upstreams import models_of, providers_of, upstreams_of
 from hawk.engine.kubernetes import manifests, mounts
 from hawk.link import tokens as link_tokens
-from hawk.link.start import Start
+from hawk.link.start import WORKER_POD, Start
 from hawk.store.rundir import JobSpec
 
 SIDECAR_URL = "http://127.0.0.1:8989"
@@ -48,12 +48,20 @@ def gather(
     Raises:
         HawkError: Keys or signing keys can't be read.
     """
+    found = _gathered(spec, given, settings, cluster)
+    pod = manifests.worker(spec, cluster)
+    return found if pod is None else found._replace(own={**found.own, WORKER_POD: msgspec.json.encode(pod)})
+
+
+def _gathered(
+    spec: JobSpec, given: Mapping[str, str], settings: Settings, cluster: ClusterSettings
+) -> JobSecrets:
     off = bool((spec.config.get("middleman") or {}).get("off"))
     sidecar = manifests.has_sidecar(spec, cluster)
     start = Start(
         job=spec.job_id,
         generation=spec.generation,
-        base_dir=mounts.source_dir(spec.base_dir),
+        base_dir=mounts.source_dir(spec.base_dir) if cluster.volume is None else spec.base_dir,
         token=link_tokens.mint(link_tokens.link_key(settings.home), spec.job_id, spec.generation),
         server=cluster.server_url,
         spans=sidecar,

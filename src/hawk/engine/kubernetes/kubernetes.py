@@ -30,6 +30,7 @@ from hawk.engine.kubernetes.leases import Leadership
 from hawk.engine.kubernetes.links import Attaching, LinkHub, NoLinks
 from hawk.engine.kubernetes.removal import age, remove_all
 from hawk.engine.kubernetes.reporting import report
+from hawk.engine.kubernetes.sharing import require_shared
 from hawk.engine.kubernetes.watches import Watches
 from hawk.engine.protocol import Liveness
 from hawk.errors import ClusterError, HawkError
@@ -135,6 +136,8 @@ class KubernetesEngine:
         spec = run.read_spec()
         if self._at_work(job_id, spec):
             return
+        if self.cluster_settings.volume is not None:
+            require_shared(run, spec)
         given = jobsecrets.gather(spec, secrets, self._settings, self.cluster_settings)
         self._launching.add(job_id)
         try:

@@ -58,6 +58,7 @@ class Leadership:
         self._renewed: float | None = None
         self._seen: tuple[str, float] = ("", 0.0)
         self._alone = False
+        self._told = ""
 
     @property
     def leading(self) -> bool:
@@ -69,6 +70,7 @@ class Leadership:
         while True:
             try:
                 await self.step()
+                self._told = ""
             except ClusterError as ex:
                 self._refused(ex)
             await asyncio.sleep(EVERY)
@@ -132,6 +134,11 @@ class Leadership:
         if ex.fields.get("status") == 403 and not self._alone:
             _log.warning("no lease can be kept (%s): this server acts as if it were alone", ex.message)
             self._alone = True
+        elif not self._alone and self._told != (reason := str(ex.fields.get("reason"))):
+            _log.warning(
+                "the lease can't be renewed, and nothing is done for jobs without it: %s", ex.message
+            )
+            self._told = reason
 
     def _document(self, old: dict[str, Any] | None) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

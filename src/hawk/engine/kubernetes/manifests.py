@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from hawk.config.cluster import ClusterSettings
+from hawk.core import cluster
 from hawk.core.cluster_why import NOT_RETRYABLE
 from hawk.engine.kubernetes import mounts, names
+from hawk.engine.kubernetes.reporting import quantity
 from hawk.store.rundir import JobSpec
 
 Manifest = dict[str, Any]
@@ -39,6 +41,7 @@ PODS = ("pod", "k8s")
 
 COMMAND = ["python", "-m", "hawk.runner.pod"]
 SIDECAR = ["python", "-m", "hawk.runner.sidecar"]
+WORKER = ["python", "-m", "hawk.runner.workpods.pod"]
 
 OWNER_UID = "HAWK_KUBE_OWNER_UID"
 
@@ -90,6 +93,32 @@ def job(spec: JobSpec, settings: ClusterSettings, root: str) -> Manifest:
                 "spec": _pod(spec, settings, name),
             },
         },
+    }
+
+
+def worker(spec: JobSpec, settings: ClusterSettings) -> Manifest | None:
+    """What the pod of any worker of a job is like (`hawk.runner.workpods.pods` makes them of it); None: its workers are
+    processes in the runner's pod. There is no secret in it: what a worker must know comes to it over its link."""
+    if not workers_are_pods(spec):
+        return None
+    runner, own = runner_of(spec), mounts.of_worker(spec.base_dir)
+    volumes = [*own, *mounts.named(runner.get("volumes") or ())]
+    account = _account(spec, settings, sandboxes_are_pods(spec))
+    container = {
+        "name": "worker",
+        "command": WORKER,
+        "resources": resources(runner),
+        "env": _worker_environment(spec, settings),
+        "workingDir": mounts.HOME,
+        "volumeMounts": [v.mount for v in volumes],
+        **_container(spec, settings),
+    }
+    return {
+        "metadata": {
+            "labels": names.labels(spec.job_id, cluster.WORKER, **{names.GENERATION: str(spec.generation)}),
+            "annotations": _annotations(spec),
+        },
+        "spec": {**_placed(spec, settings, account, [v.volume for v in volumes]), "containers": [container]},
     }
 
 
@@ -147,6 +176,12 @@ def sandboxes_are_pods(spec: JobSpec) -> bool:
     return isinstance(sandbox, dict) and sandbox.get("type") in PODS
 
 
+def workers_are_pods(spec: JobSpec) -> bool:
+    """Whether each worker has a pod of its own. To score again is short, and needs much of another job: that is done in the
+    runner's."""
+    return runner_of(spec).get("workers") == "pods" and spec.rescore is None
+
+
 def has_sidecar(spec: JobSpec, settings: ClusterSettings) -> bool:
     """Whether a middleman runs beside the runner: there is none for all, or the job's records or replays, for which it
     needs the job's own files."""
@@ -162,12 +197,29 @@ def has_sidecar(spec: JobSpec, settings: ClusterSettings) -> bool:
 def _pod(spec: JobSpec, settings: ClusterSettings, name: str) -> Manifest:
     runner = runner_of(spec)
     sidecar = has_sidecar(spec, settings)
-    own = mounts.own(spec.base_dir, names.secret_name(spec.job_id), settings.volume)
+    claim = settings.volume
+    runs = mounts.on_claim(claim, spec.job_id, spec.rescore) if claim is not None else None
+    own = mounts.own(spec.base_dir, names.secret_name(spec.job_id), runs)
     extra = mounts.named(runner.get("volumes") or ())
     keys = mounts.keys(names.keys_name(spec.job_id)) if sidecar else []
-    account = runner.get("service_account") or (
-        settings.service_account if sandboxes_are_pods(spec) else None
-    )
+    account = _account(spec, settings, sandboxes_are_pods(spec) or workers_are_pods(spec))
+    pod = _placed(spec, settings, account, [v.volume for v in (*own, *extra, *keys)])
+    pod["containers"] = [_runner(spec, settings, name, [v.mount for v in (*own, *extra)])]
+    if sidecar:
+        pod["initContainers"] = [_sidecar(spec, settings, [*(v.mount for v in keys), *mounts.shared(own)])]
+    return pod
+
+
+def _account(spec: JobSpec, settings: ClusterSettings, needed: bool) -> str | None:
+    """The service account of a pod that makes pods; None for one that has nothing to say to the cluster."""
+    return runner_of(spec).get("service_account") or (settings.service_account if needed else None)
+
+
+def _placed(
+    spec: JobSpec, settings: ClusterSettings, account: str | None, volumes: list[Manifest]
+) -> Manifest:
+    """A pod without its containers: who it is, where it may be, what it mounts."""
+    runner = runner_of(spec)
     pull = [*settings.pull_secrets, *(runner.get("pull_secrets") or ())]
     pod: Manifest = {
         "restartPolicy": "Never",
@@ -182,13 +234,10 @@ def _pod(spec: JobSpec, settings: ClusterSettings, name: str) -> Manifest:
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "volumes": [v.volume for v in (*own, *extra, *keys)],
-        "containers": [_runner(spec, settings, name, [v.mount for v in (*own, *extra)])],
+        "volumes": volumes,
     }
     if account is not None:
         pod["serviceAccountName"] = account
-    if sidecar:
-        pod["initContainers"] = [_sidecar(spec, settings, [*(v.mount for v in keys), *mounts.shared(own)])]
     if pull:
         pod["imagePullSecrets"] = [{"name": secret} for secret in dict.fromkeys(pull)]
     if runner.get("node_selector"):
@@ -202,7 +251,7 @@ def _runner(spec: JobSpec, settings: ClusterSettings, name: str, volumes: list[M
     return {
         "name": "runner",
         "command": COMMAND,
-        "resources": resources(runner_of(spec)),
+        "resources": _of_the_runner(spec),
         "env": _environment(spec, settings, name),
         "workingDir": mounts.HOME,
         "volumeMounts": volumes,
@@ -265,27 +314,23 @@ def resources(runner: Mapping[str, Any]) -> Manifest:
     return {"requests": requests, "limits": limits}
 
 
+def _of_the_runner(spec: JobSpec) -> Manifest:
+    """What the runner's own pod asks for: where workers have pods, it loads the tasks and watches, for which it may use as much
+    memory as they, and needs no more than any."""
+    said = runner_of(spec)
+    if not workers_are_pods(spec):
+        return resources(said)
+    found = resources({k: v for k, v in said.items() if k not in ("cpu", "gpu")})
+    if quantity(str(found["limits"]["memory"])) > quantity(MEMORY[0]):
+        found["requests"]["memory"] = MEMORY[0]
+    return found
+
+
 def _environment(spec: JobSpec, settings: ClusterSettings, name: str) -> list[Manifest]:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"$({OWNER_UID})"}
     said = runner_of(spec).get("environment") or {}
-    own = {
-        "HAWK_HOME": mounts.HOME,
-        "HAWK_ROOT": mounts.RUNS,
-        "HAWK_RUN_BASE": "/tmp/hawk",  # noqa: S108
-        "HAWK_WARM": "0",
-        "HOME": mounts.HOME,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONUNBUFFERED": "1",
-        "HAWK_KUBE_PULL_POLICY": settings.pull_policy,
-        "HAWK_KUBE_PULL_SECRETS": ",".join(settings.pull_secrets),
-        "HAWK_KUBE_RUNTIME_CLASS": settings.runtime_class,
-    }
-    fields = {
-        "HAWK_KUBE_NAMESPACE": "metadata.namespace",
-        "HAWK_POD_NAME": "metadata.name",
-        "HAWK_POD_UID": "metadata.uid",
-        OWNER_UID: "metadata.labels['batch.kubernetes.io/controller-uid']",
-    }
+    own = _own_variables(spec, settings)
+    fields = {**FIELDS, OWNER_UID: "metadata.labels['batch.kubernetes.io/controller-uid']"}
     theirs = {
         key: _literal(str(value)) for key, value in said.items() if key not in own and key not in fields
     }
@@ -294,6 +339,38 @@ def _environment(spec: JobSpec, settings: ClusterSettings, name: str) -> list[Ma
         *({"name": key, "value": value} for key, value in own.items() if value),
         *({"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in fields.items()),
         {"name": "HAWK_KUBE_OWNER", "value": json.dumps(owner)},
+    ]
+
+
+FIELDS = {
+    "HAWK_KUBE_NAMESPACE": "metadata.namespace",
+    "HAWK_POD_NAME": "metadata.name",
+    "HAWK_POD_UID": "metadata.uid",
+}
+"""What a pod of Hawk's knows of itself."""
+
+
+def _own_variables(spec: JobSpec, settings: ClusterSettings) -> dict[str, str | None]:
+    return {
+        "HAWK_HOME": mounts.HOME,
+        "HAWK_ROOT": mounts.RUNS,
+        "HAWK_RUN_BASE": "/tmp/hawk",  # noqa: S108
+        "HAWK_WARM": "0",
+        "HOME": mounts.HOME,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "HAWK_KUBE_IMAGE": image(spec, settings),
+        "HAWK_KUBE_PULL_POLICY": settings.pull_policy,
+        "HAWK_KUBE_PULL_SECRETS": ",".join(settings.pull_secrets),
+        "HAWK_KUBE_RUNTIME_CLASS": settings.runtime_class,
+    }
+
+
+def _worker_environment(spec: JobSpec, settings: ClusterSettings) -> list[Manifest]:
+    return [
+        *({"name": key, "value": value} for key, value in _own_variables(spec, settings).items() if value),
+        *({"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in FIELDS.items()),
+        {"name": "HAWK_POD_JOB", "value": spec.job_id},
     ]
 
 

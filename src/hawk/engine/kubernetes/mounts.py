@@ -55,19 +55,41 @@ def source_dir(base_dir: str) -> str:
     return str(path)
 
 
-def own(base_dir: str, secret: str, claim: str | None) -> list[Volume]:
+def own(base_dir: str, secret: str, runs: Sequence[Volume] | None = None) -> list[Volume]:
     """Those of every runner.
 
     Args:
         base_dir: The submitter's directory.
         secret: Name of the job's Secret.
-        claim: A volume claim with the run root; None: an empty directory.
+        runs: Where run directories are; None: in an empty directory.
     """
-    runs: dict[str, Any] = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
     return [
         _volume("job", {"secret": {"secretName": secret, "defaultMode": READABLE}}, JOB_DIR, read_only=True),
         _volume("home", {"emptyDir": {}}, HOME),
-        _volume("runs", runs, RUNS),
+        *(runs or [_volume("runs", {"emptyDir": {}}, RUNS)]),
+        _volume("tmp", {"emptyDir": {}}, "/tmp"),  # noqa: S108
+        _volume("source", {"emptyDir": {}}, source_dir(base_dir)),
+    ]
+
+
+def on_claim(claim: str, job_id: str, rescored: str | None) -> list[Volume]:
+    """The job's own run directory on the claim that has all, and no other's: code of its tasks could write there.
+
+    Args:
+        rescored: Id of the job whose attempts it scores again, which it may read.
+    """
+    there = {"persistentVolumeClaim": {"claimName": claim}}
+    own = _volume("runs", there, f"{RUNS}/{job_id}", sub_path=job_id)
+    if rescored is None:
+        return [own]
+    return [own, _volume("rescored", there, f"{RUNS}/{rescored}", read_only=True, sub_path=rescored)]
+
+
+def of_worker(base_dir: str) -> list[Volume]:
+    """Those of a worker's pod: what is in the run directory comes over its link, and no Secret is mounted."""
+    return [
+        _volume("home", {"emptyDir": {}}, HOME),
+        _volume("runs", {"emptyDir": {}}, RUNS),
         _volume("tmp", {"emptyDir": {}}, "/tmp"),  # noqa: S108
         _volume("source", {"emptyDir": {}}, source_dir(base_dir)),
     ]
@@ -107,6 +129,12 @@ def _extra(number: int, wanted: Mapping[str, Any]) -> Volume:
     return _volume(f"extra-{number}", kind, wanted["mount"], read_only=bool(wanted.get("read_only")))
 
 
-def _volume(name: str, kind: Mapping[str, Any], path: str, *, read_only: bool = False) -> Volume:
-    mount = {"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})}
+def _volume(
+    name: str, kind: Mapping[str, Any], path: str, *, read_only: bool = False, sub_path: str | None = None
+) -> Volume:
+    mount: dict[str, Any] = {"name": name, "mountPath": path}
+    if read_only:
+        mount["readOnly"] = True
+    if sub_path is not None:
+        mount["subPath"] = sub_path
     return Volume({"name": name, **kind}, mount)

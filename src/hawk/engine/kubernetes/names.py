@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 
 from hawk import __version__
@@ -17,7 +16,6 @@ from hawk.kube.names import LONGEST, NAME, VERSION, fit
 from hawk.kube.names import SERVICE as SERVICE
 
 ROOT, GENERATION = "hawk/root", "hawk/generation"
-TASK, SAMPLE_ID, EPOCH = "hawk/task", "hawk/sample-id", "hawk/epoch"
 
 OURS = f"{NAME}=hawk,{JOB}"
 """Selects all that belongs to jobs: what others have in the namespace is never listed."""
@@ -65,10 +63,3 @@ def label(text: str) -> str:
 def of_job(job_id: str) -> str:
     """Selects all that belongs to one job."""
     return f"{NAME}=hawk,{JOB}={job_id}"
-
-
-def annotation(meta: Mapping[str, object], name: str) -> str:
-    """An annotation of an object's metadata; empty for none."""
-    found = meta.get("annotations")
-    value = found.get(name) if isinstance(found, dict) else None
-    return value if isinstance(value, str) else ""

@@ -1,25 +1,28 @@
 """The one watch on a namespace: what it sees goes into the jobs' books, and from there into their files.
 
-Two streams (Jobs, pods), filtered by label at the server: however many watch a job, nobody lists. Events are asked for
-only of what is in trouble without saying why.
+Three streams: Jobs and pods, filtered by label at the server, and events, which have no labels: those of others are
+dropped as they come. However many watch a job, nobody lists.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hawk.core.cluster import RUNNER, SANDBOX, Pod
+from hawk.core.cluster import RUNNER, SANDBOX, WORKER, Pod
 from hawk.core.cluster_why import End, how_ended, why_not_started
 from hawk.core.text import parse_time
-from hawk.engine.kubernetes import names, parsing
+from hawk.engine.kubernetes import names
 from hawk.engine.kubernetes.books import Book
+from hawk.engine.kubernetes.hearing import Hearing
 from hawk.errors import ClusterError
-from hawk.kube.problems import Reason, reason_of
+from hawk.kube import parsing
+from hawk.kube.watching import Watch
 
 if TYPE_CHECKING:
     from hawk.kube.api import Cluster
@@ -28,11 +31,10 @@ LOOK = 0.25
 """Seconds between looks at what has changed."""
 
 SILENT = 3.0
-"""Seconds for which a pod may just start; then its events are asked for."""
+"""Seconds for which a pod may just start; then its events are told of."""
 
-ASK_AGAIN = 10.0
-ASKED = 5
-"""Seconds between two questions about the events of one object, and how many objects are asked about at a time."""
+LISTEN_AGAIN = 30.0
+"""Seconds until events are asked for again, where they were refused."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,9 +58,11 @@ class Watches:
     ) -> None:
         self._cluster, self._book, self._books = cluster, book, books
         self._leading, self._skew = leading, skew
-        self._jobs = cluster.watch("Job", labels=names.OURS, keep=_kept_job, on_change=self._job)
-        self._pods = cluster.watch("Pod", labels=names.OURS, keep=_kept_pod, on_change=self._pod)
-        self._asked: dict[str, float] = {}
+        self._jobs = Watch(cluster, "Job", labels=names.OURS, keep=_kept_job, on_change=self._job)
+        self._pods = Watch(cluster, "Pod", labels=names.OURS, keep=_kept_pod, on_change=self._pod)
+        self._hearing = Hearing(books)
+        self._events = Watch(cluster, "Event", keep=self._hearing.event)
+        self._listen_at = 0.0
         self._swept: set[str] = set()
         self.synced = False
 
@@ -80,18 +84,31 @@ class Watches:
                 self._mark()
                 await asyncio.sleep(2)
         while True:
+            if time.monotonic() >= self._listen_at:
+                await self._listen()
             self._mark()
+            self._hearing.settle()
             if self._leading():
                 for book in self._books():
+                    self._tell(book)
                     if book.dirty:
                         await self._sweep(book)
                         book.write(self._skew())
-                await self._ask()
+                    book.chronicle.write(self._skew())
             await asyncio.sleep(LOOK)
 
+    async def _listen(self) -> None:
+        """Begin with events; without them jobs run as well, and less is said of why something waits."""
+        self._listen_at = math.inf
+        try:
+            await self._events.start(patience=2)
+        except ClusterError as ex:
+            _log.warning("what the cluster says of pods can't be watched: %s", ex.message)
+            self._listen_at = time.monotonic() + LISTEN_AGAIN
+
     async def close(self) -> None:
-        await self._jobs.close()
-        await self._pods.close()
+        for watch in (self._jobs, self._pods, self._events):
+            await watch.close()
 
     # --- what the streams say
 
@@ -99,6 +116,7 @@ class Watches:
         book = self._book(item["job"])
         if book is None:
             return
+        self._hearing.job(book, item["seen"])
         if change == "DELETED":
             book.lost_job(item["seen"])
         else:
@@ -108,6 +126,7 @@ class Watches:
         book = self._book(item["job"])
         if book is None:
             return
+        self._hearing.pod(book, item["seen"])
         if change == "DELETED":
             book.lost_pod(item["seen"], self._now().isoformat(timespec="seconds"))
         else:
@@ -124,27 +143,12 @@ class Watches:
 
     # --- events
 
-    async def _ask(self) -> None:
-        """Ask for the events of a few objects that are in trouble and don't say why."""
-        due: list[tuple[Book, str]] = []
-        clock = time.monotonic()
-        for book in self._books():
-            due += [
-                (book, uid) for uid in self._silent(book) if clock - self._asked.get(uid, -1e9) >= ASK_AGAIN
-            ]
-        for book, uid in due[:ASKED]:
-            self._asked[uid] = clock
-            try:
-                found, _ = await self._cluster.list(
-                    "Event", fields=f"involvedObject.uid={uid}", patience=5, limit=50
-                )
-            except ClusterError as ex:
-                if reason_of(ex) == Reason.FORBIDDEN:
-                    self._asked[uid] = clock + 600
-                continue
-            book.tell(uid, parsing.events(found))
-        if len(self._asked) > 5_000:
-            self._asked.clear()
+    def _tell(self, book: Book) -> None:
+        """Have the book know the events of what is in trouble and does not say why."""
+        for uid in self._silent(book):
+            found = self._hearing.of(uid)
+            if found:
+                book.tell(uid, found)
 
     def _silent(self, book: Book) -> list[str]:
         """Uids of a job's objects that wait, or ended, without having said why."""
@@ -176,8 +180,11 @@ class Watches:
     # --- what an earlier runner left
 
     async def _sweep(self, book: Book) -> None:
-        """Sandboxes of a runner pod that has ended are nobody's: the one after it makes its own."""
+        """Sandboxes of a runner pod that has ended are nobody's: the one after it makes its own. Where workers have pods,
+        sandboxes are theirs, and go with them."""
         pods = book.pods()
+        if any(pod.component == WORKER for pod in (*pods, *book.gone)):
+            return
         runners = sorted((pod for pod in pods if pod.component == RUNNER), key=lambda pod: pod.created or "")
         ended = [pod for pod in (*book.gone, *runners) if pod.component == RUNNER and not pod.active]
         if not runners or not runners[-1].active or not ended or runners[-1].uid in self._swept:
@@ -200,11 +207,6 @@ def _kept_job(item: dict[str, Any]) -> dict[str, Any] | None:
     return _kept(item, parsing.job)
 
 
-def _kept(item: dict[str, Any], parse_it: Callable[[dict[str, Any]], Any]) -> dict[str, Any] | None:
-    """Of an object only what is read later: 500 pods would be megabytes otherwise."""
-    meta = item["metadata"]
-    job_id = (meta.get("labels") or {}).get(names.JOB)
-    if not job_id:
-        return None
-    kept = {name: meta.get(name) for name in ("uid", "name", "resourceVersion")}
-    return {"metadata": kept, "job": job_id, "seen": parse_it(item)}
+def _kept(item: dict[str, Any], parse: Callable[[Any], Any]) -> dict[str, Any] | None:
+    job_id = (item["metadata"].get("labels") or {}).get(names.JOB)
+    return parsing.kept(item, parse, job=job_id) if job_id else None

@@ -9,7 +9,7 @@ from pathlib import Path
 from hawk.bridge.tracesegments import TraceFiles
 from hawk.core.diagnosis.causes import Source
 from hawk.core.diagnosis.evidence import Call, Evidence, Times
-from hawk.core.recorder.trace import ENDS, ENTER, OUTERMOST, TraceLine, parse_line
+from hawk.core.recorder.trace import OUTERMOST, InFlight, TraceLine
 from hawk.core.text import one_line
 from hawk.runner.sources.context import Context
 from hawk.runner.sources.durations import Durations
@@ -46,7 +46,7 @@ class ActionReader:
             followed = self._workers.setdefault(worker.home, _Followed(worker.home, self._tools))
             if not followed.read():
                 without.append(str(worker.index))
-            for line in followed.open.values():
+            for line in followed.open:
                 if line.sample_uuid is not None and line.action != OUTERMOST:
                     calls.setdefault(line.sample_uuid, []).append(_call(line))
         for uuid, its in calls.items():
@@ -64,8 +64,12 @@ class _Followed:
     def __init__(self, home: Path, tools: Durations) -> None:
         self._home, self._tools = home, tools
         self._at: int | None = None
-        self._pid = 0
-        self.open: dict[str, TraceLine] = {}
+        self._in_flight = InFlight()
+
+    @property
+    def open(self) -> list[TraceLine]:
+        """Lines of the actions that are in flight."""
+        return self._in_flight.actions
 
     def read(self) -> bool:
         """Read what came since. False: there is no trace."""
@@ -88,26 +92,18 @@ class _Followed:
     def _start(self, files: TraceFiles) -> None:
         """Begin with the worker's own list of what is in flight."""
         sidecar = files.sidecar
-        self.open = {}
         if sidecar is None or sidecar.at > files.end:
+            self._in_flight = InFlight()
             self._at = max(files.begin, files.end - CATCH_UP)
             return
+        self._in_flight = InFlight(bytes(raw) for raw in sidecar.actions)
         self._at = sidecar.at
-        for raw in sidecar.actions:
-            self._take(bytes(raw))
 
     def _take(self, raw: bytes) -> None:
-        if b'"trace_id"' not in raw:
+        ended = self._in_flight.feed(raw)
+        if ended is None or ended.event != "exit" or ended.action != TOOL_CALL or ended.duration is None:
             return
-        line = parse_line(raw)
-        if line is None or line.trace_id is None:
-            return
-        if line.event == ENTER:
-            self.open[line.trace_id] = line
-        elif line.event in ENDS:
-            self.open.pop(line.trace_id, None)
-            if line.event == "exit" and line.action == TOOL_CALL and line.duration is not None:
-                self._tools.add(tool_of(line.detail or ""), line.duration)
+        self._tools.add(tool_of(ended.detail or ""), ended.duration)
 
 
 def _call(line: TraceLine) -> Call:

@@ -228,6 +228,8 @@ class ModelReader:
             if access.problem is not None:
                 evidence.missing[Source.MIDDLEMAN] = access.problem
             return
+        if status.get("missing"):  # what nobody tells is no sign that it is not there
+            evidence.missing[Source.MIDDLEMAN] = status["missing"]
         for row in status.get("lanes") or ():
             model = self._model((row["provider"], row["account"], row["model"] or ""))
             model.lane = _lane(row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from pathlib import Path
 from hawk.core.diagnosis.causes import Source
 from hawk.core.diagnosis.evidence import Evidence
 from hawk.runner.sources.context import Context
+from hawk.store.tails import Tail
 
 COMPLAINTS = {
     "database is locked": re.compile(rb"database is locked|database table is locked", re.IGNORECASE),
@@ -37,7 +37,7 @@ class OutputReader:
     source = Source.LOGS
 
     def __init__(self) -> None:
-        self._offsets: dict[Path, int] = {}
+        self._files: dict[Path, Tail] = {}
         self._heard: dict[tuple[int, str], deque[float]] = {}
 
     def fill(self, evidence: Evidence, context: Context) -> None:
@@ -55,17 +55,8 @@ class OutputReader:
                     worker.complaint_at[name] = datetime.fromtimestamp(heard[-1], UTC).isoformat()
 
     def _new(self, path: Path) -> bytes:
-        """What was written since the last look; nothing of what there was before the first."""
+        """What was written since the last look."""
         try:
-            size = path.stat().st_size
+            return b"".join(self._files.setdefault(path, Tail(path, most=PIECE)).lines())
         except OSError:
             return b""
-        begin = self._offsets.get(path)
-        if begin is None or size < begin:
-            begin = max(0, size - PIECE)
-        self._offsets[path] = size
-        if size == begin:
-            return b""
-        with path.open("rb") as file:
-            file.seek(max(begin, size - PIECE), os.SEEK_SET)
-            return file.read(PIECE)

@@ -30,3 +30,5 @@ class PodsReader:
             self._seen, self._stamp = read_json(file, PodsSeen), stamp
         if self._seen is not None:
             fill(evidence, self._seen)
+            if evidence.cluster is not None:
+                evidence.cluster.unreached = None  # it is us, and we live

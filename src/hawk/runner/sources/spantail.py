@@ -175,7 +175,7 @@ class Spans:
         if key not in self.by_model and len(self.by_model) >= MODELS:
             return
         self.by_model.setdefault(key, deque(maxlen=KEPT)).append(ended)
-        if uuid:
+        if uuid and (before is None or at >= before.at):  # lines of several middlemen may come out of order
             self._follow(ended, before, key)
 
     def _follow(self, ended: Ended, before: Last | None, key: tuple[str, str, str]) -> None:

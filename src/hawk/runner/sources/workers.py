@@ -80,13 +80,13 @@ class WorkerReader:
         if seen is None or seen.pid != worker.pid:
             seen = self._seen[worker.index] = _Seen(worker.pid)
         beat = read_heartbeat(worker.home)
-        if beat is not None and beat.pid == worker.pid:
+        if beat is not None and worker.wrote(beat.pid):
             found.beat = round((context.now - datetime.fromisoformat(beat.at)).total_seconds(), 1)
             seen.add(beat, found.beat)
             found.lag, found.open_files = beat.loop_lag, beat.open_files
             found.lags, found.cpu = seen.lags, seen.cpu
             self._preparing(found, seen, beat)
-        used = memory.look(worker.pid)
+        used = None if worker.remote else memory.look(worker.pid)
         if used is not None:
             found.memory, found.memory_limit, found.memory_by = used.used, used.limit, used.where
         elif beat is not None:

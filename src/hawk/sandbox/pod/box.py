@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import posixpath
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hawk.core.cluster_why import End, PodEnd
 from hawk.errors import ClusterError
-from hawk.kube import why
 from hawk.sandbox.pod.options import Common
 from hawk.sandbox.pod.tracking import Tracked
 
 if TYPE_CHECKING:
     from hawk.kube.api import Cluster
+    from hawk.kube.exec import ByteStream
     from hawk.kube.output import Done
 
 _T = TypeVar("_T")
 
 FILE_TIME = 600.0
 """Seconds that reading or writing one file may take."""
+
+CONTAINERS = ""
+"""The user that a container itself runs as."""
 
 _AWAY = 600.0  # seconds for which an API that is away is waited for before a command begins
 _TELLING = 4.0  # seconds in which the cluster says why a command's connection ended
@@ -91,7 +96,7 @@ class PodBox:
         self,
         command: Sequence[str],
         *,
-        stdin: bytes = b"",
+        stdin: bytes | AsyncIterable[bytes] = b"",
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
@@ -99,6 +104,9 @@ class PodBox:
         limit: int = 10 << 20,
     ) -> tuple[Done, tuple[str, ...]]:
         """Run a command: how it ended, and the limits that were hit meanwhile.
+
+        Args:
+            user: Whoever runs commands in it when left out; `CONTAINERS`: the container's own.
 
         Raises:
             ExecTimeoutError: It took too long; it and what it started are killed.
@@ -114,7 +122,7 @@ class PodBox:
                 limit=limit,
                 cwd=cwd,
                 env=dict(env or {}),
-                user=user or self.options.user,
+                user=self.options.user if user is None else user or None,
                 namespace=self.namespace,
                 patience=_AWAY,
             )
@@ -122,6 +130,28 @@ class PodBox:
         if done.note == "cut":  # the wrapper was killed: by its container's end, or by the command itself
             await self._expect_end()
         return done, self._noted(done.note)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, command: Sequence[str]) -> AsyncIterator[ByteStream]:
+        """A command's output as it comes, in memory at no time; it has no input, and ends with the block.
+
+        Raises:
+            BoxGoneError: The sandbox is gone, or the connection to it.
+        """
+        opening = self.cluster.open_exec(
+            self.tracked.name,
+            list(command),
+            container=self.container,
+            namespace=self.namespace,
+            stdin=False,
+        )
+        opened = await self._guarded(opening)
+        try:
+            yield opened
+        except ClusterError as ex:
+            raise BoxGoneError(self.lost or ex.message) from ex
+        finally:
+            await opened.close()
 
     async def read(self, path: str, *, limit: int) -> bytes | None:
         """The bytes of a file; None when there are more than `limit`.
@@ -199,13 +229,10 @@ class PodBox:
         over = self.tracked.ended(self.container)
         if over is None:
             return
-        self.lost = explained(over)
-        if over.reason == "OOMKilled":
-            self.troubles["oom_killed"] = self.troubles.get("oom_killed", 0) + 1
-        elif over.reason == "DeadlineExceeded":
-            self.troubles["wall_time"] = self.troubles.get("wall_time", 0) + 1
-        elif over.reason == "Evicted" and "ephemeral" in over.message:
-            self.troubles["disk_full"] = self.troubles.get("disk_full", 0) + 1
+        self.lost = f"it {over.words}"
+        trouble = _trouble(over)
+        if trouble is not None:
+            self.troubles[trouble] = self.troubles.get(trouble, 0) + 1
         if not self._ended.done():
             self._ended.set_result(self.lost)
 
@@ -221,20 +248,13 @@ class PodBox:
         return ("oom_killed",)
 
 
-def explained(over: why.Why) -> str:
-    """Why a container is over, in a sentence's words."""
-    known = {
-        "OOMKilled": "its memory limit was reached and the cluster killed it",
-        "Evicted": "the node evicted it",
-        "Deleted": "somebody deleted it",
-        "DeadlineExceeded": "it has lived as long as it may (`lifetime`)",
-        "Completed": "its first process ended",
-        "Error": "its first process ended",
-        "Preempting": "a more important pod took its place",
-        "DeletionByTaintManager": "its node is gone or was drained",
-    }
-    said = known.get(over.reason)
-    return f"{said} ({over.text})" if said else over.text
+def _trouble(over: PodEnd) -> str | None:
+    """The limit that was hit, if one was."""
+    if over.end is End.MEMORY:
+        return "oom_killed"
+    if over.reason == "DeadlineExceeded":
+        return "wall_time"
+    return "disk_full" if over.reason == "Evicted" and "ephemeral" in over.words else None
 
 
 def _os_error(code: int, stderr: bytes, path: str) -> OSError:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hawk.core.cluster_why import Stage, Why
 from hawk.core.snapshot import SandboxFacts
 from hawk.errors import ClusterError
-from hawk.kube import why
 from hawk.kube.problems import Reason, reason_of
 from hawk.sandbox.errors import SandboxError
 from hawk.sandbox.pod import manifest, names, network
-from hawk.sandbox.pod.box import BoxGoneError, PodBox, explained
+from hawk.sandbox.pod.box import BoxGoneError, PodBox
 from hawk.sandbox.pod.options import PodConfig
 from hawk.sandbox.pod.site import Site
 from hawk.sandbox.pod.tracking import Tracked
@@ -51,7 +51,7 @@ class About:
         return result | ({names.ATTEMPT: names.label(self.epoch)} if self.epoch else {})
 
     def annotations(self) -> dict[str, str]:
-        pairs = {"hawk/task": self.task, "hawk/sample-id": self.sample, "hawk/epoch": self.epoch}
+        pairs = {names.TASK: self.task, names.SAMPLE_ID: self.sample, names.EPOCH: self.epoch}
         return {key: value[:1000] for key, value in pairs.items() if value}
 
 
@@ -95,7 +95,7 @@ class PodGroup:
     @property
     def alive(self) -> bool:
         """Whether all of it is as it should be."""
-        return all(t.ended() is None and t.pod is not None and why.ready(t.pod) for t in self.tracked)
+        return all(tracked.ended() is None and tracked.ready for tracked in self.tracked)
 
     def claim(self, about: About) -> None:
         """It was kept warm, and is now somebody's: said in the cluster too, which nobody waits for."""
@@ -189,11 +189,11 @@ async def _ready(group: PodGroup, tracked: Tracked, deadline: float, say: Say) -
     bad_since: float | None = None
     grace = float(config.image_grace)
     while True:
-        if tracked.pod is not None and why.ready(tracked.pod):
+        if tracked.ready:
             return
         if (over := tracked.ended()) is not None:
             raise PodError(
-                f"The sandbox's pod {name} ended before it was ready: {explained(over)}",
+                f"The sandbox's pod {name} ended before it was ready: it {over.words}",
                 pod=name,
                 why=over.reason,
             )
@@ -204,7 +204,7 @@ async def _ready(group: PodGroup, tracked: Tracked, deadline: float, say: Say) -
             bad_since = bad_since or now
             grace = min(grace, _AT_ONCE_GRACE) if waits.reason in _AT_ONCE else grace
             if now - bad_since > grace:
-                raise _given_up(config, name, waits)
+                raise _given_up(group, name, waits)
         if now > deadline:
             raise PodError(
                 f"The sandbox's pod {name} was not ready after {config.start_timeout} s: {waits.text}",
@@ -216,11 +216,12 @@ async def _ready(group: PodGroup, tracked: Tracked, deadline: float, say: Say) -
         await tracked.changed(min(_LOOK, max(0.05, ends - now + 0.01)))
 
 
-def _given_up(config: PodConfig, name: str, waits: why.Why) -> PodError:
-    if waits.stage is why.Stage.IMAGE:
-        options = config.services.get(waits.container, config)
+def _given_up(group: PodGroup, name: str, waits: Why) -> PodError:
+    if waits.stage is Stage.IMAGE:
+        options = group.config.services.get(waits.container, group.config)
+        image = group.site.defaults.image(options)
         return PodError(
-            f"The sandbox's image {options.image} can't be had (pod {name}): {waits.text}",
+            f"The sandbox's image {image} can't be had (pod {name}): {waits.text}",
             remedy="Correct `image`, push it where the cluster's nodes reach it, or set `pull_secrets`.",
             pod=name,
             why=waits.reason,
@@ -228,11 +229,11 @@ def _given_up(config: PodConfig, name: str, waits: why.Why) -> PodError:
     return PodError(f"The sandbox's pod {name} can't be started: {waits.text}", pod=name, why=waits.reason)
 
 
-def _said(name: str, waits: why.Why, problem: str | None) -> str:
+def _said(name: str, waits: Why, problem: str | None) -> str:
     if problem is not None:
         return f"its pod {name}: nothing new is known ({problem})"
-    if waits.stage is why.Stage.SCHEDULING and waits.wrong:
-        return f"its pod {name} waits for a node: {waits.message or waits.reason}"
+    if waits.stage is Stage.SCHEDULING and waits.wrong:
+        return f"its pod {name} waits for a node: {waits.detail or waits.reason}"
     return f"its pod {name}: {waits.text}"
 
 
@@ -240,7 +241,7 @@ async def _name_each_other(group: PodGroup, made: Iterable[str]) -> None:
     """Write the pods' addresses into their tables: names work then where no name server may be asked."""
     lines = []
     for service, tracked in zip(made, group.tracked, strict=True):
-        address = str(((tracked.pod or {}).get("status") or {}).get("podIP", ""))
+        address = tracked.pod.ip if tracked.pod is not None else None
         called = group.config.default if service == manifest.MAIN and group.config.default else service
         if address:
             lines.append(f"{address}\t{called}\n")

@@ -9,7 +9,7 @@ from typing import Any
 from hawk.sandbox.pod import names
 from hawk.sandbox.pod.names import Owner
 from hawk.sandbox.pod.network import Resolved
-from hawk.sandbox.pod.options import Common, PodConfig, PodService
+from hawk.sandbox.pod.options import RUNNER_IMAGE, Common, PodConfig, PodService
 
 MAIN = "default"
 """Container of the sandbox itself."""
@@ -27,10 +27,15 @@ _READY_PATIENCE = 10
 class Defaults:
     """What the environment decides where a configuration says nothing."""
 
+    runner_image: str = RUNNER_IMAGE
     pull_policy: str | None = None
     pull_secrets: tuple[str, ...] = ()
     runtime_class: str | None = None
     cluster_domain: str = "cluster.local"
+
+    def image(self, options: Common) -> str:
+        """What a container is made of."""
+        return self.runner_image if options.image == RUNNER_IMAGE else options.image
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ def _spec(
 def _container(name: str, options: Common, defaults: Defaults) -> dict[str, Any]:
     result: dict[str, Any] = {
         "name": name,
-        "image": options.image,
+        "image": defaults.image(options),
         "resources": _resources(options),
         "securityContext": _security(options),
     }

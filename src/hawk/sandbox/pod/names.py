@@ -15,8 +15,11 @@ from typing import Any
 from hawk import __version__
 from hawk.kube.names import APP, CREATED_BY, NAME, VERSION
 from hawk.kube.names import COMPONENT as COMPONENT
+from hawk.kube.names import EPOCH as EPOCH
 from hawk.kube.names import JOB as JOB
+from hawk.kube.names import SAMPLE_ID as SAMPLE_ID
 from hawk.kube.names import SERVICE as SERVICE
+from hawk.kube.names import TASK as TASK
 from hawk.kube.names import fit as fit
 
 SANDBOX = "sandbox"

@@ -20,6 +20,9 @@ from hawk.sandbox.words import Command, Environment, ServiceName, Word
 DEFAULT_IMAGE = "debian:12-slim"
 """What a sandbox is made of that names no image."""
 
+RUNNER_IMAGE = "runner"
+"""The word for the image that the runner itself is made of: it has a Python, and is where the runner is."""
+
 CAPABILITIES = (
     *("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETUID"),
     "SYS_CHROOT",
@@ -95,7 +98,7 @@ class Common(Frozen):
     """What a sandbox and its services have in common."""
 
     image: Word = DEFAULT_IMAGE
-    """The image, as the cluster's nodes can pull it."""
+    """The image, as the cluster's nodes can pull it; `runner` is the one that the runner itself is made of."""
 
     pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     """When the image is pulled; HAWK_KUBE_PULL_POLICY, else the cluster's usual way, when left out."""

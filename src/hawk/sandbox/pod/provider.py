@@ -31,7 +31,10 @@ from hawk.sandbox.pod.options import Common, PodConfig
 from hawk.sandbox.registry import registry
 
 if TYPE_CHECKING:  # the cluster's client loads only where it is used
+    from pathlib import Path
+
     from hawk.kube.output import Done
+    from hawk.sandbox.export import Exported
     from hawk.sandbox.pod.box import PodBox
     from hawk.sandbox.pod.group import About, PodGroup
 
@@ -153,6 +156,19 @@ class PodSandbox(SandboxEnvironment):
         assert self._group is not None
         return self._group
 
+    async def keep_workspace(self, target: Path, *, max_bytes: int, seconds: float) -> Exported:
+        """Write what the agent left in its working directory: see `hawk.sandbox.pod.workspace`."""
+        from hawk.sandbox.pod.workspace import keep_workspace
+
+        box = self.group.boxes["default"]
+        return await keep_workspace(box, target, max_bytes=max_bytes, seconds=seconds)
+
+    async def put_back(self, archive: Path, *, whole: bool, seconds: float) -> None:
+        """Put back what was kept of an earlier one: see `hawk.sandbox.pod.workspace`."""
+        from hawk.sandbox.pod.workspace import put_back
+
+        await put_back(self.group.boxes["default"], archive, whole=whole, seconds=seconds)
+
     # --- commands and files
 
     @override
@@ -174,7 +190,7 @@ class PodSandbox(SandboxEnvironment):
         with self._explained():
             try:
                 done, hit = await self.box.run(
-                    cmd, stdin=stdin, cwd=cwd, env=env, user=user, timeout=timeout, limit=limit
+                    cmd, stdin=stdin, cwd=cwd, env=env, user=user or None, timeout=timeout, limit=limit
                 )
             except ExecTimeoutError as ex:
                 written = (ex.stdout + ex.stderr).decode(errors="replace")

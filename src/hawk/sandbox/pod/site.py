@@ -150,6 +150,7 @@ async def _make() -> Site:
         cluster = await connecting()
     settings = load_cluster_settings()
     defaults = Defaults(
+        settings.image,
         settings.pull_policy,
         settings.pull_secrets,
         settings.runtime_class,

@@ -2,56 +2,51 @@
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass, field
+import time
 from typing import TYPE_CHECKING, Any
 
-from hawk.errors import ClusterError
+from hawk.kube.leftovers import Found, judged, of_its_age, owner_of, remove_found
 from hawk.sandbox.pod import names
 
 if TYPE_CHECKING:
     from hawk.kube.api import Cluster
 
 KINDS = ("Pod", "Service", "NetworkPolicy")
+"""What a sandbox is made of."""
 
 
-@dataclass
-class Swept:
-    """What was removed, or would be, by kind; and pods that stay because their process may live."""
-
-    removed: dict[str, list[str]] = field(default_factory=dict)
-    kept: list[str] = field(default_factory=list)
-
-
-async def sweep_dead(
-    cluster: Cluster, *, job: str | None = None, everything: bool = False, dry_run: bool = False
-) -> Swept:
-    """Remove the sandboxes of processes of this host that have ended.
+async def look(cluster: Cluster, *, job: str | None = None, older_than: float | None = None) -> list[Found]:
+    """The sandboxes of a namespace, with what may be removed.
 
     Args:
         job: Only those of this job.
-        everything: Also those whose process can't be seen from here (of other hosts), unless the cluster has their
-            owner and removes them itself.
+        older_than: What was made by a process that can't be seen from here (of another host), and that the cluster
+            will not remove with its owner, counts as abandoned after so many seconds; None: never.
 
     Raises:
         ClusterError: The cluster refuses.
     """
-    host = names.this_host()
     selector = names.ALL + (f",{names.JOB}={names.label(job)}" if job else "")
-    swept = Swept()
+    host, now = names.this_host(), time.time()
+    found = []
     for kind in KINDS:
         items, _ = await cluster.list(kind, labels=selector)
-        for item in items:
-            name = item["metadata"]["name"]
-            if not _abandoned(item, host, everything=everything):
-                if kind == "Pod":
-                    swept.kept.append(name)
-                continue
-            if not dry_run:
-                with contextlib.suppress(ClusterError):
-                    await cluster.delete(kind, name, uid=item["metadata"]["uid"])
-            swept.removed.setdefault(kind, []).append(name)
-    return swept
+        found += [judged(kind, item, _of_process(item, host, older_than, now)) for item in items]
+    return found
+
+
+async def sweep_dead(cluster: Cluster, *, job: str | None = None) -> list[Found]:
+    """Remove the sandboxes of processes of this host that have ended. Returns what was to be removed.
+
+    Args:
+        job: Only those of this job.
+
+    Raises:
+        ClusterError: The cluster refuses.
+    """
+    found = [one for one in await look(cluster, job=job) if one.abandoned]
+    await remove_found(cluster, found)
+    return found
 
 
 async def remove_all(cluster: Cluster, runner: str) -> None:
@@ -74,9 +69,17 @@ async def remove(cluster: Cluster, pod: str) -> bool:
     return await cluster.delete("Pod", pod)
 
 
-def _abandoned(item: dict[str, Any], host: str, *, everything: bool) -> bool:
-    meta = item["metadata"]
-    dead = names.is_dead(str((meta.get("annotations") or {}).get(names.PROCESS, "")), host)
-    if dead is None:
-        return everything and not meta.get("ownerReferences")
-    return dead
+def _of_process(item: dict[str, Any], host: str, older_than: float | None, now: float) -> tuple[bool, str]:
+    """Whether it is abandoned, and why, or whose it is."""
+    process = str((item["metadata"].get("annotations") or {}).get(names.PROCESS, ""))
+    dead = names.is_dead(process, host)
+    if dead:
+        return True, "its process has ended"
+    if dead is not None:
+        return False, f"of process {process.split('/')[1]}, which lives"
+    owner = owner_of(item)
+    if owner is not None:
+        return False, f"of {owner}, with which the cluster removes it"
+    return of_its_age(
+        item, f"may be of a process of {process.partition('/')[0] or 'another machine'}", older_than, now
+    )

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hawk.core.text import one_line
+from hawk.core.cluster import Event, Pod
+from hawk.core.cluster_why import PodEnd, Stage, Why, ending, waits_for
 from hawk.errors import ClusterError
-from hawk.kube import why
+from hawk.kube import parsing
 from hawk.kube.problems import Reason, reason_of
+from hawk.kube.watching import Watch
 from hawk.sandbox.pod import names
 
 if TYPE_CHECKING:
     from hawk.kube.api import Cluster
-    from hawk.kube.watching import Watch
 
 _EVENTS = 8  # of one pod, the newest
 
@@ -25,18 +25,16 @@ class Tracked:
     """One pod.
 
     Attributes:
-        pod: As it is now; None until the watch has seen it.
-        events: The newest events about it.
-        gone: The cluster has it no more.
+        pod: As it is now, with the newest events about it; None until the watch has seen it.
         ending: We ask for its end ourselves: none is a loss.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.pod: dict[str, Any] | None = None
-        self.events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
-        self.gone = self.ending = False
+        self.pod: Pod | None = None
+        self.ending = False
         self.listeners: list[Callable[[], None]] = []
+        self._events: list[Event] = []
 
     async def changed(self, seconds: float) -> bool:
         """Wait for news. Returns False when there were none for so long."""
@@ -56,19 +54,34 @@ class Tracked:
             self.listeners.remove(listener)
         return True
 
-    def waits_for(self) -> why.Why:
+    @property
+    def ready(self) -> bool:
+        """It runs, and all its containers are ready."""
+        return self.pod is not None and self.pod.ready
+
+    def waits_for(self) -> Why:
         """What keeps it from being ready."""
         if self.pod is None:
-            return why.Why(why.Stage.SCHEDULING, "Created", "the cluster has not said anything yet")
-        return why.waiting(self.pod, self.events)
+            said = "the cluster has not said anything yet"
+            return Why("Created", said, stage=Stage.SCHEDULING, wrong=False)
+        return waits_for(self.pod)
 
-    def ended(self, container: str | None = None) -> why.Why | None:
-        """Why it, or one of its containers, is over; None while it lives."""
-        if self.pod is not None and (over := why.ended(self.pod, main=container)) is not None:
-            return over
-        return (
-            why.Why(why.Stage.ENDED, "Deleted", "somebody deleted the pod", wrong=True) if self.gone else None
-        )
+    def ended(self, container: str | None = None) -> PodEnd | None:
+        """How it, or one of its containers, came to its end; None while it lives."""
+        return None if self.pod is None else ending(self.pod, container)
+
+    def saw(self, pod: Pod) -> None:
+        """Take what the watch says."""
+        self.pod = parsing.later(self.pod, pod)
+        self.pod.events = self._events
+        self.tell()
+
+    def heard(self, event: Event) -> None:
+        """Take an event about it."""
+        self._events = [*self._events[1 - _EVENTS :], event]
+        if self.pod is not None:
+            self.pod.events = self._events
+        self.tell()
 
     def tell(self) -> None:
         """Wake whoever waits for news."""
@@ -85,11 +98,11 @@ class Tracking:
 
     def __init__(self, cluster: Cluster, runner: str) -> None:
         self.pods: dict[str, Tracked] = {}
-        self._pods = cluster.watch(
-            "Pod", labels=f"{names.RUNNER}={runner}", keep=_slim_pod, on_change=self._pod_changed
+        self._pods = Watch(
+            cluster, "Pod", labels=f"{names.RUNNER}={runner}", keep=_kept, on_change=self._pod_changed
         )
-        self._events = cluster.watch(
-            "Event", fields="involvedObject.kind=Pod", history=False, keep=self._event_came
+        self._events = Watch(
+            cluster, "Event", fields="involvedObject.kind=Pod", history=False, keep=self._event_came
         )
         self._started: list[Watch] = []
 
@@ -130,26 +143,21 @@ class Tracking:
         """End with it."""
         self.pods.pop(name, None)
 
-    def _pod_changed(self, change: str, pod: dict[str, Any]) -> None:
-        tracked = self.pods.get(pod["metadata"]["name"])
+    def _pod_changed(self, change: str, item: dict[str, Any]) -> None:
+        pod: Pod = item["seen"]
+        tracked = self.pods.get(pod.name)
         if tracked is not None:
-            tracked.pod = pod
-            tracked.gone = change == "DELETED"
-            tracked.tell()
+            if change == "DELETED":
+                pod.removed = datetime.now(UTC).isoformat(timespec="seconds")
+            tracked.saw(pod)
 
-    def _event_came(self, event: dict[str, Any]) -> None:
+    def _event_came(self, item: dict[str, Any]) -> None:
         """Take an event of one of ours; none is kept by the watch itself."""
-        tracked = self.pods.get(str((event.get("involvedObject") or {}).get("name", "")))
+        _, name, _ = parsing.concerns(item)
+        tracked = self.pods.get(name)
         if tracked is not None:
-            said = {key: event.get(key) for key in ("reason", "type", "lastTimestamp", "eventTime", "count")}
-            tracked.events.append({**said, "message": one_line(str(event.get("message", "")), why.LONGEST)})
-            tracked.tell()
+            tracked.heard(parsing.event(item))
 
 
-def _slim_pod(pod: dict[str, Any]) -> dict[str, Any]:
-    meta = pod["metadata"]
-    kept = {key: meta[key] for key in ("name", "uid", "resourceVersion", "deletionTimestamp") if key in meta}
-    status = pod.get("status") or {}
-    with contextlib.suppress(KeyError):
-        del status["qosClass"]
-    return {"metadata": kept, "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")}, "status": status}
+def _kept(item: dict[str, Any]) -> dict[str, Any]:
+    return parsing.kept(item, parsing.pod)

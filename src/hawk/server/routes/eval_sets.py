@@ -11,8 +11,9 @@ from fastapi.responses import Response
 
 from hawk.server.context import Ctx
 from hawk.server.parameters import BAD_ID, JobId
+from hawk.server.services.requests import SubmitRequest
 from hawk.server.services.stops import StopReply, StopRequest, stop
-from hawk.server.services.submissions import SubmitReply, SubmitRequest
+from hawk.server.services.submissions import SubmitReply
 from hawk.server.wire import body, describe, reply
 
 router = APIRouter(prefix="/eval_sets", tags=["eval sets"])

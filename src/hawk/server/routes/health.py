@@ -35,7 +35,10 @@ class Health(msgspec.Struct):
 
 
 class Version(msgspec.Struct):
+    """The server's version, and which disk it sees: a command that makes another `place` of its own sends files along."""
+
     version: str
+    place: str | None = None
 
 
 @router.get("/health/live", **describe(Live))
@@ -61,9 +64,9 @@ def health(ctx: Ctx) -> Response:
 
 
 @router.get("/version", **describe(Version))
-async def version() -> Response:
-    """The server's version."""
-    return reply(Version(__version__))
+async def version(ctx: Ctx) -> Response:
+    """The server's version, and where it is."""
+    return reply(Version(__version__, ctx.place))
 
 
 @router.get("/schemas/eval-set.json", **describe(content={"application/schema+json": {"type": "object"}}))

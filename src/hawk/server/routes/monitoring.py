@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
+from hawk.core.loglevels import LogLevel
 from hawk.core.plan import Plan
 from hawk.core.snapshot import StatusResponse
 from hawk.core.states import JobStatus
@@ -25,7 +26,6 @@ from hawk.store.rundir import JournalEntry, RunDir
 router = APIRouter(prefix="/monitoring/jobs/{job_id}", tags=["monitoring"])
 
 MOST_ENTRIES = 10_000
-Level = Literal["debug", "trace", "http", "info", "warning", "error", "critical"]
 _STATUS = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema(StatusResponse)}
 EVENTS = {
     "text/event-stream": {
@@ -145,14 +145,14 @@ def logs(
     from_start: bool = False,
     limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES)] = 100,
     sort: Literal["asc", "desc"] = "desc",
-    level: Annotated[Level | None, Query(description="This one and above.")] = None,
+    level: Annotated[LogLevel | None, Query(description="This one and above.")] = None,
     worker: Annotated[
-        Words, Query(description="Whose lines: a worker's number, supervisor, journal.")
+        Words, Query(description="Whose lines: a worker's number, supervisor, journal, cluster.")
     ] = None,
     sample: Word = None,
     cursor: Word = None,
 ) -> Response:
-    """Lines of supervisor, workers and journal, by time.
+    """Lines of supervisor, workers, journal and cluster, by time.
 
     With the `cursor` of an earlier answer: what was written since, oldest first, about a MiB of each file.
     """

@@ -40,7 +40,7 @@ def stacktrace(
     run = ctx.registry.run(job_id)
     run.read_spec()
     if before:
-        found = stackrecords.look_before(run, worker=worker)
+        found = stackrecords.look_before(run, sample=sample, worker=worker)
     else:
         found = stackrecords.look(ctx.engine, run, native=native, sample=sample, worker=worker)
     pods = ", ".join(f"worker/{record.worker}" for record in found.records)

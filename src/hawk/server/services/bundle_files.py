@@ -86,6 +86,7 @@ def files(run: RunDir, redact: Redact, *, transcripts: bool) -> Found:
     for name in names(home):
         if _PODS.fullmatch(name):
             yield from _document(home / name, name)
+    yield from _lines(run.events_file, "events.jsonl")
     yield from _lines(run.supervisor_log, "supervisor.log")
     for name in names(run.stop_requests):
         yield from _document(run.stop_requests / name, f"stop/{name}")

@@ -10,11 +10,12 @@ import shutil
 
 from hawk.core.states import JobStatus
 from hawk.engine.protocol import Engine
-from hawk.errors import NotFoundError
+from hawk.errors import HawkError, NotFoundError
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.middleman import Middleman
 from hawk.server.services.mirror import Mirror
 from hawk.server.services.registry import Registry, now
+from hawk.server.services.uploads import Uploads
 from hawk.store import queries
 from hawk.store.database import Database
 from hawk.store.importer import register
@@ -31,6 +32,7 @@ class Deletions:
         registry: Registry,
         feeds: Feeds,
         middleman: Middleman,
+        uploads: Uploads,
         mirror: Mirror | None = None,
     ) -> None:
         self._database = database
@@ -38,6 +40,7 @@ class Deletions:
         self._registry = registry
         self._feeds = feeds
         self._middleman = middleman
+        self._uploads = uploads
         self._mirror = mirror
 
     def delete(self, job_id: str) -> None:
@@ -58,7 +61,10 @@ class Deletions:
                     self._engine.kill(job_id)
                 self._mark(run)
                 self._registry.drop(job_id)
+                files = _files(run)
                 remove(run)
+                if files is not None:
+                    self._uploads.release(files)
                 if self._mirror is not None:
                     self._mirror.forget(job_id)
         finally:
@@ -77,6 +83,15 @@ class Deletions:
             if job.deleted_at is None:
                 job.status, job.deleted_at = JobStatus.DELETED, now()
             job.evals.clear()
+
+
+def _files(run: RunDir) -> str | None:
+    """The archive that a job was submitted with; that of a plan alone is kept a while for the job itself."""
+    try:
+        spec = run.read_spec()
+    except HawkError:
+        return None
+    return None if spec.dry_run else spec.files
 
 
 def remove(run: RunDir) -> None:

@@ -16,7 +16,7 @@ from hawk.core.snapshot import Task
 from hawk.errors import ConflictError, NotFoundError
 from hawk.server.context import Context
 from hawk.server.services.diagnoses import diagnosis_of
-from hawk.server.services.submissions import SubmitRequest
+from hawk.server.services.requests import SubmitRequest
 from hawk.store import actions
 from hawk.store.actions import Answer, Outcome
 from hawk.store.evidence import evidence_of

@@ -27,6 +27,7 @@ from hawk.link.frames import PROTOCOL, ByteStream, Hello, LinkLost, Refused
 from hawk.link.serving import Served, greet
 from hawk.link.session import Connection
 from hawk.link.vouching import Vouched
+from hawk.store.borrowed import borrow, give_back
 from hawk.store.rundir import RunDir
 
 FORGIVEN = 10.0
@@ -163,6 +164,8 @@ class LinkHub:
                 _log.warning("job %s: link refused: %s", job_id, hello.reason)
                 return hello.final
             run = RunDir(self._root / job_id)
+            if hello.empty and not hello.shared:
+                await asyncio.get_running_loop().run_in_executor(self._threads, _complete, run)
             served = Served(
                 connection,
                 run,
@@ -176,6 +179,8 @@ class LinkHub:
             except LinkLost:
                 if not served.gone:
                     raise
+            if served.gone:
+                await asyncio.get_running_loop().run_in_executor(self._threads, give_back, run)
             return served.gone
         finally:
             await connection.close()
@@ -242,3 +247,10 @@ class LinkHub:
         timer = threading.Timer(FORGIVEN, look)
         timer.daemon = True
         timer.start()
+
+
+def _complete(run: RunDir) -> None:
+    """Let the run directory have all that a runner needs who has nothing else. Raises: HawkError."""
+    spec = run.read_spec()
+    if spec.rescore is not None:
+        borrow(run, spec.rescore)

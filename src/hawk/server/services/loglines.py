@@ -1,4 +1,4 @@
-"""From a line of a log to an entry: JSON by Inspect or by us, text with or without a time, the journal."""
+"""From a line of a log to an entry: JSON by Inspect or by us, text with or without a time, the journal, the cluster."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
+from hawk.core.cluster_said import SERVICE as CLUSTER
+from hawk.core.cluster_said import Said
+from hawk.core.loglevels import LogLevel
 from hawk.core.text import strip_controls
 from hawk.store.rundir import JournalEntry
 
 LONGEST = 8192  # characters of one message
-LEVELS = {"debug": 10, "trace": 13, "http": 15, "info": 20, "warning": 30, "error": 40, "critical": 50}
-"""Inspect's levels by their names here."""
 
 UNKNOWN = datetime.max.replace(tzinfo=UTC)
 """The time of a line that carries none."""
@@ -31,7 +32,7 @@ _LEVEL_KEYS = ("level", "status", "levelname")
 
 
 class LogEntry(msgspec.Struct):
-    """One line. `service` says whose: supervisor, journal, environment, worker/<n> or worker/enumerate."""
+    """One line. `service` says whose: supervisor, journal, cluster, environment, worker/<n> or worker/enumerate."""
 
     timestamp: datetime
     service: str
@@ -51,24 +52,21 @@ class Reader:
         self._crash = False
 
     def entry(self, line: bytes) -> LogEntry | None:
-        """The entry; None for an empty line or one that is not the journal's."""
+        """The entry; None for an empty line or one that is not the journal's, or the cluster's."""
         if self._service == "journal":
             return _journal_entry(line)
+        if self._service == CLUSTER:
+            return _cluster_entry(line)
         found = _entry(self._service, line)
         if found is None:
             return None
         plain = found.timestamp is UNKNOWN and not found.attributes
         self._crash = plain and (self._crash or _CRASH.match(found.message.lstrip(" |+")) is not None)
         if self._crash:
-            found.level = "error"
+            found.level = LogLevel.ERROR
             # The line that is not indented is the exception's own, and the last.
             self._crash = found.message[:1] in " |+" or _CRASH.match(found.message) is not None
         return found
-
-
-def severity(entry: LogEntry) -> int:
-    """How grave it is; what says nothing of that counts as information."""
-    return LEVELS.get(entry.level or "info", LEVELS["info"])
 
 
 def _journal_entry(line: bytes) -> LogEntry | None:
@@ -81,13 +79,22 @@ def _journal_entry(line: bytes) -> LogEntry | None:
     return LogEntry(_parse_time(entry.at) or UNKNOWN, "journal", _plain(message), _gravity(entry), attributes)
 
 
+def _cluster_entry(line: bytes) -> LogEntry | None:
+    try:
+        said = msgspec.json.decode(line, type=Said)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    attributes = {"reason": said.reason, "count": said.count, **msgspec.to_builtins(said.about)}
+    return LogEntry(_parse_time(said.at) or UNKNOWN, CLUSTER, _plain(said.text), said.level, attributes)
+
+
 def _gravity(entry: JournalEntry) -> str:
     if entry.state in _FAILURES:
-        return "error"
+        return LogLevel.ERROR
     unplanned = entry.kind == "worker" and (
         (bool(entry.reason) and entry.state == "exited") or "stall" in entry.data
     )
-    return "warning" if unplanned or entry.state in _TROUBLES else "info"
+    return LogLevel.WARNING if unplanned or entry.state in _TROUBLES else LogLevel.INFO
 
 
 def _entry(service: str, line: bytes) -> LogEntry | None:

@@ -1,4 +1,4 @@
-"""A job's log lines: supervisor, workers and journal in one list, read from the ends of the files.
+"""A job's log lines: supervisor, workers, journal and cluster in one list, read from the ends of the files.
 
 Every entry has a time, because clients may follow a log by asking for what is later than the last they saw. A line
 that carries none takes the time at which its part of the file was first seen, and within a file times always
@@ -17,8 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from hawk.core.cluster_said import SERVICE as CLUSTER
+from hawk.core.loglevels import LogLevel, gravity
 from hawk.core.recorder.about import About
-from hawk.server.services.loglines import LEVELS, UNKNOWN, LogEntry, Reader, severity
+from hawk.server.services.loglines import UNKNOWN, LogEntry, Reader
 from hawk.store.rundir import RunDir
 
 CHUNK = 64 * 1024
@@ -45,13 +47,13 @@ class Wanted(NamedTuple):
     """Which entries are wanted.
 
     Attributes:
-        services: Whose lines: supervisor, journal, a worker's number; None: everybody's.
-        level: The least level, by name; None: any.
+        services: Whose lines: supervisor, journal, cluster, a worker's number; None: everybody's.
+        level: The least level; None: any.
         about: Lines about one sample; None: all.
     """
 
     services: frozenset[str] | None = None
-    level: str | None = None
+    level: LogLevel | None = None
     about: About | None = None
 
     @property
@@ -64,7 +66,7 @@ class Wanted(NamedTuple):
 
     def entry(self, entry: LogEntry) -> bool:
         """Whether that entry is."""
-        if self.level is not None and severity(entry) < LEVELS[self.level]:
+        if self.level is not None and gravity(entry.level) < gravity(self.level):
             return False
         return self.about is None or self.about.log_line(entry.message, entry.attributes)
 
@@ -207,6 +209,7 @@ def _sources(run: RunDir, wanted: Wanted) -> Iterator[tuple[str, Path]]:
     found = [
         ("supervisor", run.supervisor_log),
         ("journal", run.journal_file),
+        (CLUSTER, run.events_file),
         ("environment", workers / "environment.log"),
         ("worker/enumerate", workers / "enumerate" / "output.jsonl"),
         *((f"worker/{index}", run.worker(index) / "output.jsonl") for index in run.worker_indices()),

@@ -87,6 +87,7 @@ class Loops:
     def _sweep_once(self) -> None:
         try:
             self._context.engine.sweep()
+            self._context.uploads.tidy()
         except Exception:
             _log.exception("sweeping")
 

@@ -45,7 +45,7 @@ class _Copy:
     def __init__(self, path: Path, there: dict[str, Held]) -> None:
         self.path = path
         self.there = there
-        self.scanner = Scanner(path, rules.carried)
+        self.scanner = Scanner(path, lambda path: rules.carried(path) and not rules.borrowed(path))
         self.changed: dict[str, Stamp] = {}
         self.gone: set[str] = set()
         self.due: dict[str, float] = {}

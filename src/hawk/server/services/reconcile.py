@@ -18,6 +18,7 @@ from hawk.errors import HawkError
 from hawk.server.services.deletions import remove
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.registry import JobState, Registry, now
+from hawk.server.services.sources import keep_ready
 from hawk.store import queries
 from hawk.store.database import Database
 from hawk.store.history import index_attempts
@@ -145,6 +146,7 @@ class Reconciler:
             job.retry_at, job.seen_alive = None, False
             _note(job, "relaunched", f"{detail} (try {job.restarts} of {MAX_RESTARTS})")
             _log.warning("job %s: %s; starting its runner again, try %d", job.job_id, detail, job.restarts)
+            keep_ready(job.run, job.run.read_spec())
             self._engine.launch(job.job_id, job.secrets)
             job.launched_at = time.monotonic()
         self._feeds.touch(job.job_id)

@@ -57,21 +57,20 @@ def look(engine: Engine, run: RunDir, *, native: bool, sample: str | None, worke
             remedy=f"hawk watch {run.job_id}",
         )
     if sample is not None:
-        records = [found for record in records if (found := only(record, sample)).chains]
-        if not records:
-            raise NotFoundError(
-                f"No worker of {run.job_id!r} has a task of sample {sample!r}: it waits for its turn, or has ended.",
-                remedy=f"hawk list samples {run.job_id}",
-            )
+        what = f"No worker of {run.job_id!r} has a task of sample {sample!r}: it waits for its turn, or has ended."
+        records = _about(records, sample, what, f"hawk list samples {run.job_id}")
     live = any(record.live for record in records)
     return Stacks(run.job_id, datetime.now(UTC).isoformat(), live, records, _kept(run))
 
 
-def look_before(run: RunDir, *, worker: int | None) -> Stacks:
+def look_before(run: RunDir, *, sample: str | None, worker: int | None) -> Stacks:
     """What processes of workers that were started again did last, before they died.
 
+    Args:
+        sample, worker: As for `look`.
+
     Raises:
-        NotFoundError: None was.
+        NotFoundError: None was, or none of them was at that attempt.
     """
     records = []
     for index in run.worker_indices():
@@ -84,7 +83,17 @@ def look_before(run: RunDir, *, worker: int | None) -> Stacks:
             f"No worker of {run.job_id!r} was started again after its process had died.",
             remedy=f"hawk stacktrace {run.job_id}",
         )
+    if sample is not None:
+        what = f"No process of {run.job_id!r} that died had a task of sample {sample!r}."
+        records = _about(records, sample, what, f"hawk stacktrace {run.job_id} --before")
     return Stacks(run.job_id, datetime.now(UTC).isoformat(), False, records, _kept(run))
+
+
+def _about(records: list[StackRecord], sample: str, without: str, remedy: str) -> list[StackRecord]:
+    found = [its for record in records if (its := only(record, sample)).chains]
+    if not found:
+        raise NotFoundError(without, remedy=remedy)
+    return found
 
 
 def started_again(found: Stacks) -> str:

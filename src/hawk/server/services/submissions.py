@@ -6,87 +6,33 @@ run directory without a runner is what the reconciler starts one for.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
 import yaml
-from msgspec import Meta
 
-from hawk.config.ids import MAX_LENGTH, PATTERN, check_id, new_id
-from hawk.config.load import parse_eval_set
+from hawk.config.ids import check_id
 from hawk.config.settings import Settings
 from hawk.core.states import JobStatus
 from hawk.engine.protocol import Engine
 from hawk.errors import ConflictError, HawkError, NotFoundError, SecretsNeededError, UsageError
-from hawk.server.services import rescores
+from hawk.link.rules import SOURCE
+from hawk.server.services import rescores, sources
 from hawk.server.services.feeds import Feeds
 from hawk.server.services.registry import Registry, now
-from hawk.server.services.sources import pack_source
+from hawk.server.services.requests import SubmitRequest, Wanted, check_variables, interpret
+from hawk.server.services.sending import Sent, placed, put_files
+from hawk.server.services.uploads import Uploads
 from hawk.store import stoprequests
 from hawk.store.database import Database
 from hawk.store.history import past_attempts
 from hawk.store.importer import register
 from hawk.store.rundir import JobSpec, JournalEntry, RunDir, storage_error, write_atomic, write_json
-
-_MEANINGLESS_HERE = ("image", "image_tag", "log_dir_allow_dirty", "force", "allow_sensitive_cross_lab_scan")
-
-
-# Their forms are described, and checked below: with better messages.
-JobId = Annotated[str, Meta(extra_json_schema={"pattern": PATTERN, "maxLength": MAX_LENGTH})]
-Variables = Annotated[
-    dict[str, str],
-    Meta(
-        extra_json_schema={
-            "propertyNames": {"pattern": r"^[^=\x00]+$"},
-            "additionalProperties": {"type": "string", "pattern": r"^[^\x00]*$"},
-        }
-    ),
-]
-
-
-class SubmitRequest(msgspec.Struct):
-    """The body of `POST /eval_sets/`.
-
-    Attributes:
-        eval_set_config: The config as data, variables filled in; None for a script or a resume.
-        eval_set_id: Wins over the config's own. Alone, it means resume.
-        secrets: Values by name; kept in memory while the job runs.
-        access: Keys and addresses of model providers by variable, where the submitter has some: in memory like secrets,
-            but a resume does without if it must.
-        source: The text as written, kept with the run.
-        base_dir: What relative paths are relative to.
-        script: Absolute path of a Python file that calls `eval_set()`.
-        resume: Start an existing id again with its saved config.
-        restart: Start over: earlier logs are moved aside.
-        dry_run: Make a plan under an id of its own, and run nothing.
-        rescore: Id of a job that has ended, whose attempts are scored again, without an agent: by its config as it is
-            saved, or by `eval_set_config`. Without `eval_set_id` the new job is `<id>-rescore-<n>`.
-        engine: Where it runs, instead of what the config says: `local` or `kubernetes`.
-    """
-
-    eval_set_config: dict[str, Any] | None = None
-    eval_set_id: JobId | None = None
-    secrets: Variables | None = None
-    access: Variables | None = None
-    source: str | None = None
-    base_dir: str | None = None
-    script: str | None = None
-    resume: bool = False
-    restart: bool = False
-    dry_run: bool = False
-    rescore: JobId | None = None
-    engine: Literal["local", "kubernetes"] | None = None
-    image: str | None = None
-    image_tag: str | None = None
-    log_dir_allow_dirty: bool = False
-    refresh_token: str | None = None
-    force: bool = False
-    priority: str | None = None
-    allow_sensitive_cross_lab_scan: bool = False
 
 
 class SubmitReply(msgspec.Struct):
@@ -96,22 +42,6 @@ class SubmitReply(msgspec.Struct):
     warnings: list[str]
     created: bool
     adopted: bool
-
-
-@dataclass
-class _Wanted:
-    """What a request asks to run. `config` is None where the saved one is meant."""
-
-    job_id: str
-    config: dict[str, Any] | None
-    script: str | None
-    secret_names: list[str]
-    packages: list[str]
-    warnings: list[str]
-
-    @property
-    def saved(self) -> bool:
-        return self.config is None and self.script is None
 
 
 class Submissions:
@@ -124,6 +54,7 @@ class Submissions:
         engine: Engine,
         registry: Registry,
         feeds: Feeds,
+        uploads: Uploads,
         user: str,
     ) -> None:
         self._settings = settings
@@ -131,6 +62,7 @@ class Submissions:
         self._engine = engine
         self._registry = registry
         self._feeds = feeds
+        self._uploads = uploads
         self._user = user
 
     def submit(self, request: SubmitRequest) -> SubmitReply:
@@ -139,19 +71,33 @@ class Submissions:
         Raises:
             ConfigError: The config is wrong.
             ConflictError: The id runs with another config, or is another job's; what is to be scored again can't be.
-            NotFoundError: A resume of an id that does not exist; nothing of that id to be scored again.
+            NotFoundError: A resume of an id that does not exist; nothing of that id to be scored again; files that were
+                not sent, or are gone (field: `files`).
             SecretsNeededError: Secrets that it names were not given.
             StorageError: The run directory can't be written.
             UsageError: The request contradicts itself, or a secret can't be an environment variable.
         """
-        _check_variables(request)
+        check_variables(request)
         if request.rescore is None:
-            return self._submit(request, _interpret(request))
+            with self._sent(request) as sent:
+                return self._submit(request, interpret(request, sent), sent)
         with self._registry.exclusive(check_id(request.rescore)):  # it must not be resumed meanwhile
-            return self._submit(*self._rescore(request))
+            return self._rescore(request)
 
-    def _rescore(self, request: SubmitRequest) -> tuple[SubmitRequest, _Wanted]:
-        """What a request to score a job again asks for, by its own config or by the saved one."""
+    @contextlib.contextmanager
+    def _sent(self, request: SubmitRequest) -> Iterator[Sent | None]:
+        """The files that a request comes with, unpacked."""
+        if request.files is None:
+            yield None
+            return
+        if request.eval_set_config is None and not request.script:
+            raise UsageError("files are of an eval_set_config or a script, and there is neither.")
+        archive = self._uploads.find(self._user, request.files)
+        with sources.unpacked(archive, self._registry.root) as directory:
+            yield Sent(request.files, archive, directory)
+
+    def _rescore(self, request: SubmitRequest) -> SubmitReply:
+        """Score a job again, by its own config or by the saved one."""
         assert request.rescore is not None
         if request.eval_set_id == request.rescore:
             raise UsageError(
@@ -162,15 +108,35 @@ class Submissions:
         changes: dict[str, Any] = {"eval_set_id": job_id, "resume": False, "restart": False}
         if request.eval_set_config is not None or request.script:
             request = msgspec.structs.replace(request, **changes)
-            wanted = _interpret(request)
-        else:
-            spec = found.spec
-            request = msgspec.structs.replace(request, base_dir=spec.base_dir, source=found.text, **changes)
-            wanted = _Wanted(job_id, spec.config or None, spec.script, spec.secret_names, spec.packages, [])
-        wanted.warnings += found.warnings
-        return request, wanted
+            with self._sent(request) as sent:
+                wanted = interpret(request, sent)
+                wanted.warnings += found.warnings
+                wanted.engine = found.spec.engine
+                return self._submit(request, wanted, sent)
+        spec = found.spec
+        changes |= {"base_dir": spec.base_dir, "files": spec.files, "source": found.text}
+        request = msgspec.structs.replace(request, **changes)
+        wanted = Wanted(
+            job_id,
+            spec.config or None,
+            spec.script,
+            spec.secret_names,
+            spec.packages,
+            found.warnings,
+            spec.engine,
+        )
+        if spec.files is None:
+            return self._submit(request, wanted, None)
+        if spec.script is not None:
+            wanted.script = str(Path(spec.script).relative_to(spec.base_dir))
+        wanted.warnings.append(
+            f"It is scored with the files that were sent with {request.rescore}; --config sends them as they are now."
+        )
+        archive = self._registry.run(spec.job_id).path / SOURCE
+        with sources.unpacked(archive, self._registry.root) as directory:
+            return self._submit(request, wanted, Sent(spec.files, archive, directory))
 
-    def _submit(self, request: SubmitRequest, wanted: _Wanted) -> SubmitReply:
+    def _submit(self, request: SubmitRequest, wanted: Wanted, sent: Sent | None) -> SubmitReply:
         run = self._registry.run(wanted.job_id)
         with self._registry.exclusive(wanted.job_id):
             old = run.read_spec() if run.spec_file.exists() else None
@@ -180,9 +146,9 @@ class Submissions:
                 raise _another_job(old)
             if old is not None and self._runs(wanted.job_id):
                 return self._adopt(run, old, wanted, request)
-            spec = self._spec(old, wanted, request, run)
+            spec = placed(self._spec(old, wanted, request, run), run)
             self._check_secrets(spec, request)
-            self._write(run, spec, request, fresh=old is None)
+            self._write(run, spec, request, sent, fresh=old is None)
             self._launch(run, spec, request, fresh=old is None)
         return SubmitReply(wanted.job_id, wanted.warnings, created=old is None, adopted=False)
 
@@ -191,9 +157,12 @@ class Submissions:
         liveness = self._engine.liveness(job_id)
         return liveness.alive and (liveness.problem is None or self._registry.get(job_id) is not None)
 
-    def _adopt(self, run: RunDir, old: JobSpec, wanted: _Wanted, request: SubmitRequest) -> SubmitReply:
+    def _adopt(self, run: RunDir, old: JobSpec, wanted: Wanted, request: SubmitRequest) -> SubmitReply:
         """The same again while its runner lives is found running; something else is refused."""
-        same = wanted.saved or (wanted.config, wanted.script) == (old.config or None, old.script)
+        script = wanted.script
+        if request.files is not None:
+            script = placed(msgspec.structs.replace(old, script=script), run).script
+        same = wanted.saved or (wanted.config, script) == (old.config or None, old.script)
         if request.restart or not same:
             what = "to start over" if same else "with another config"
             raise ConflictError(
@@ -203,9 +172,13 @@ class Submissions:
         state = self._registry.get(run.job_id)
         if state is not None:
             state.secrets.update({**(request.access or {}), **(request.secrets or {})})
+        if request.files is not None and request.files != old.files:
+            wanted.warnings.append(
+                f"{run.job_id} runs with the files that it was started with; those that have changed since are not used."
+            )
         return SubmitReply(run.job_id, wanted.warnings, created=False, adopted=True)
 
-    def _spec(self, old: JobSpec | None, wanted: _Wanted, request: SubmitRequest, run: RunDir) -> JobSpec:
+    def _spec(self, old: JobSpec | None, wanted: Wanted, request: SubmitRequest, run: RunDir) -> JobSpec:
         given = set(request.secrets or {})
         generation = old.generation + 1 if old else 1
         if wanted.saved:
@@ -213,7 +186,9 @@ class Submissions:
             names = sorted({*old.secret_names, *given})
             engine = request.engine or old.engine
             return msgspec.structs.replace(old, secret_names=names, generation=generation, engine=engine)
-        base_dir = request.base_dir or (old.base_dir if old else None) or str(run.path)
+        files, base_dir = request.files, request.base_dir or str(run.path)
+        if old is not None and not (request.files or request.base_dir or request.script):
+            files, base_dir = old.files, old.base_dir
         return JobSpec(
             job_id=wanted.job_id,
             base_dir=base_dir,
@@ -227,7 +202,11 @@ class Submissions:
             generation=generation,
             dry_run=request.dry_run,
             rescore=request.rescore,
-            engine=request.engine or _engine_of(wanted, request, self._settings.engine),
+            engine=request.engine
+            or (wanted.config or {}).get("engine")
+            or wanted.engine
+            or self._settings.engine,
+            files=files,
         )
 
     def _check_secrets(self, spec: JobSpec, request: SubmitRequest) -> None:
@@ -241,12 +220,18 @@ class Submissions:
                 names=missing,
             )
 
-    def _write(self, run: RunDir, spec: JobSpec, request: SubmitRequest, *, fresh: bool) -> None:
+    def _write(
+        self, run: RunDir, spec: JobSpec, request: SubmitRequest, sent: Sent | None, *, fresh: bool
+    ) -> None:
         """The run directory, whole, and `job.json` last: with it the job exists."""
         run.create()
-        if spec.engine == "kubernetes":
-            self._pack(run, spec, fresh=fresh)
-        elif run.pods_file.exists():  # it ran on a cluster before
+        try:
+            put_files(run, spec, sent)
+        except HawkError:
+            if fresh:
+                shutil.rmtree(run.path, ignore_errors=True)
+            raise
+        if spec.engine != "kubernetes" and run.pods_file.exists():  # it ran on a cluster before
             run.pods_file.rename(run.path / f"pods.{spec.generation - 1}.json")
         if not fresh:
             _set_back(run, restart=request.restart)
@@ -261,14 +246,6 @@ class Submissions:
         write_json(run.spec_file, spec)
         with self._database.write() as session:
             register(session, run, spec)
-
-    def _pack(self, run: RunDir, spec: JobSpec, *, fresh: bool) -> None:
-        try:
-            pack_source(run, Path(spec.base_dir))
-        except HawkError:
-            if fresh:
-                shutil.rmtree(run.path, ignore_errors=True)
-            raise
 
     def _launch(self, run: RunDir, spec: JobSpec, request: SubmitRequest, *, fresh: bool) -> None:
         state = self._registry.add(
@@ -295,74 +272,11 @@ class Submissions:
         shutil.rmtree(run.path, ignore_errors=True)
 
 
-def _interpret(request: SubmitRequest) -> _Wanted:
-    """Validate what the request asks for, without touching a file.
-
-    Raises:
-        ConfigError: The config is wrong.
-        UsageError: The request contradicts itself.
-    """
-    if request.script and request.eval_set_config is not None:
-        raise UsageError("Give either script or eval_set_config.")
-    warnings = [
-        f"{name} has no meaning here and is ignored." for name in _MEANINGLESS_HERE if getattr(request, name)
-    ]
-    if request.script:
-        return _interpret_script(request, warnings)
-    if request.eval_set_config is None:
-        if not request.eval_set_id:
-            raise UsageError("There is nothing to run: no eval_set_config and no eval_set_id.")
-        return _Wanted(check_id(request.eval_set_id), None, None, [], [], warnings)
-    base_dir = Path(request.base_dir) if request.base_dir else None
-    loaded = parse_eval_set(request.eval_set_config, base_dir=base_dir)
-    assert loaded.config is not None
-    config = loaded.config
-    job_id = _id(request, config.eval_set_id, config.name)
-    secrets = [secret.name for secret in config.required_secrets]
-    return _Wanted(job_id, config.to_data(), None, secrets, config.requirements, warnings + loaded.warnings)
-
-
-def _check_variables(request: SubmitRequest) -> None:
-    for name, value in {**(request.access or {}), **(request.secrets or {})}.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise UsageError(
-                f"{name!r} can't be an environment variable: name or value has what none can hold."
-            )
-
-
 def _another_job(old: JobSpec) -> ConflictError:
     what = "runs agents" if old.rescore is None else f"scores {old.rescore} again"
     return ConflictError(
         f"Eval set {old.job_id!r} is another job: it {what}.", remedy="Choose another id (--name)."
     )
-
-
-def _id(request: SubmitRequest, own: str | None, name: str | None) -> str:
-    if request.dry_run:
-        return new_id("dry-run")
-    return check_id(request.eval_set_id or own or new_id(name))
-
-
-def _interpret_script(request: SubmitRequest, warnings: list[str]) -> _Wanted:
-    script = Path(request.script or "")
-    if not script.is_absolute() or not _is_file(script):
-        raise UsageError(f"The script {str(script)!r} is not the absolute path of a file.")
-    job_id = _id(request, None, script.stem)
-    return _Wanted(job_id, None, str(script), [], [], warnings)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # its name is too long
-        return False
-
-
-def _engine_of(wanted: _Wanted, request: SubmitRequest, default: str) -> str:
-    """Where a job runs that nobody says it of; scoring again reads another run directory, which is here."""
-    if request.rescore is not None:
-        return "local"
-    return (wanted.config or {}).get("engine") or default
 
 
 def _models(config: dict[str, Any]) -> list[str]:

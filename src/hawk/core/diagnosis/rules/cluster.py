@@ -41,21 +41,34 @@ _ENDS = {
 
 
 def runner_waits(view: View, cause: Cause) -> Iterator[Finding]:
-    """The pod that would run everything does not start, for a reason that is this cause's."""
+    """Pods that would run everything, or a share of it, do not start, for a reason that is this cause's."""
     found = view.evidence.cluster
-    waits = found.runner if found is not None else None
-    if waits is None or not view.job.alive or _cause_of(waits) is not cause:
+    if found is None or not view.job.alive:
         return
+    if found.runner is not None and _cause_of(found.runner) is cause:
+        yield _waits(view, cause, "the runner's pod", "runner", [found.runner], whole=True)
+    workers = [pod for pod in found.workers if _cause_of(pod) is cause]
+    if workers:
+        count = len(workers)
+        what = f"the pod{'s' * (count > 1)} of {count} worker{'s' * (count > 1)}"
+        yield _waits(view, cause, what, "workers", workers, whole=not found.working)
+
+
+def _waits(
+    view: View, cause: Cause, what: str, subject: str, pods: list[WaitingSandbox], *, whole: bool
+) -> Finding:
+    waits = min(pods, key=lambda pod: pod.since or "~")
     waited = view.ago(waits.since)
     room = cause is Cause.UNSCHEDULABLE
-    severity = Severity.INFO if room and (waited is None or waited < GRACE) else Severity.STUCK
+    early = room and (waited is None or waited < GRACE)
+    severity = Severity.INFO if early else Severity.STUCK if whole else Severity.WARNING
     for_long = f" for {lasted(waited)}" if waited is not None else ""
-    yield Finding(
+    return Finding(
         severity,
-        f"the runner's pod can't start{for_long} ({waits.reason}): {waits.detail or 'the cluster says no more'}",
-        [fact(Source.ENGINE, f"{waits.name}: {waits.reason} {waits.detail}".strip(), waits.since)],
-        whole=True,
-        subject="runner",
+        f"{what} can't start{for_long} ({waits.reason}): {waits.detail or 'the cluster says no more'}",
+        [fact(Source.ENGINE, f"{p.name}: {p.reason} {p.detail}".strip(), p.since) for p in pods[:4]],
+        whole=whole,
+        subject=subject,
         since=waits.since,
         remedy=_remedy(cause, waits),
         next="hawk status {job}",
@@ -84,6 +97,8 @@ def runner_ended(view: View, cause: Cause) -> Iterator[Finding]:
     found = view.evidence.cluster
     if found is None or not view.job.alive:
         return
+    if cause is Cause.KILLED and found.unreached is not None:
+        yield _unreached(view, found.unreached, asked=not found.problem)
     kinds = _ENDS.get(cause, ())
     ends = [end for end in found.ends if end.how in kinds and (view.ago(end.at) or 0.0) < RECENT]
     if not ends:
@@ -102,6 +117,27 @@ def runner_ended(view: View, cause: Cause) -> Iterator[Finding]:
         cost=0.0,
         remedy="Raise runner.memory" if cause is Cause.RUNNER_OOM_KILLED else _of_end(last),
         next="hawk logs {job}",
+    )
+
+
+def _unreached(view: View, pod: RunnerEnd, *, asked: bool) -> Finding:
+    """The runner's node does not answer: it may run on there, and only the cluster can't say.
+
+    Args:
+        asked: The cluster can be asked, so that it is of now, and that only the runner is not heard.
+    """
+    silent = asked and Source.ENGINE in view.evidence.missing
+    return Finding(
+        Severity.STUCK if silent else Severity.WARNING,
+        f"the runner may be lost: {pod.words}",
+        [fact(Source.ENGINE, f"{pod.name}: {pod.words}, says the cluster", pod.at)],
+        whole=silent,
+        subject="runner",
+        since=pod.at,
+        cost=0.0,
+        remedy="Wait for the node. If it is gone for good, delete it from the cluster, or its pod: kubectl delete pod "
+        f"{pod.name} --force. The runner is started elsewhere then, and nothing that was finished is lost",
+        next="hawk logs {job} --worker cluster",
     )
 
 

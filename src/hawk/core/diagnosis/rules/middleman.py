@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from hawk.core.diagnosis import failing as f
 from hawk.core.diagnosis.calls import Kind
 from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.evidence import Lane, Model, OpenRequest
-from hawk.core.diagnosis.failing import Failing, failing, many, name_of
+from hawk.core.diagnosis.failing import BEHIND, ROW, Failing, failing, name_of, waiting_for_model
+from hawk.core.diagnosis.failing_severity import final
+from hawk.core.diagnosis.failing_words import failing_facts, many
 from hawk.core.diagnosis.rule import Finding, fact, rule
 from hawk.core.diagnosis.rules import silence
 from hawk.core.diagnosis.saying import counted, lasted
@@ -68,7 +69,7 @@ def _down(view: View) -> Iterator[Finding]:
         )
         for d in direct[:2]
     ]
-    held = sorted({i for model in view.models for i in f.waiting_for_model(view, model)}) or _on_models(view)
+    held = sorted({i for model in view.models for i in waiting_for_model(view, model)}) or _on_models(view)
     if severity is Severity.INFO:
         held = []
     yield Finding(
@@ -94,17 +95,19 @@ def _token(cause: Cause, words: str) -> Callable[[View], Iterable[Finding]]:
         found = list(failing(view, cause))
         said = _own_word(view) is cause
         ended = sum(one.over for one in found)
-        refused = sum(one.streak + one.ended for one in found)
+        # A request that ended its attempt is known twice: by itself, and by the attempt's error.
+        requests, errors = sum(one.streak for one in found), sum(one.ended for one in found)
+        refused = max(requests, errors)
         if (not said and not refused) or view.job.stopping_since is not None:
             return
-        facts = [item for one in found for item in f.facts(view, one)]
+        facts = [item for one in found for item in failing_facts(view, one)]
         if said:
             facts.append(fact(Source.MIDDLEMAN, view.job.models_problem or "", view.job.models_problem_since))
         held = sorted({i for one in found for i in one.held}) or _on_models(view)
         times = [at for at in (*(one.since for one in found), view.job.models_problem_since) if at]
         count = f"; {counted(refused, 'request')} refused" if refused else ""
         yield Finding(
-            Severity.FATAL if said or refused >= 2 or ended else Severity.WARNING,
+            Severity.FATAL if said or requests + errors >= 2 or ended else Severity.WARNING,
             f"{words}{count}",
             facts,
             held=held,
@@ -121,12 +124,12 @@ def _of_model(cause: Cause, words: Callable[[Failing], str]) -> Callable[[View],
 
     def look(view: View) -> Iterator[Finding]:
         for one in failing(view, cause):
-            severity = f.final(view, one)
+            severity = final(view, one)
             if severity is not None:
                 yield Finding(
                     severity,
                     f"{one.subject}: {words(one)}",
-                    f.facts(view, one),
+                    failing_facts(view, one),
                     held=one.held,
                     ended=one.over,
                     subject=one.subject,
@@ -141,7 +144,7 @@ def _budget(view: View) -> Iterator[Finding]:
     if view.job.exhausted is None and not any(one.streak or one.ended for one in found):
         return
     said = view.job.exhausted or next((one.said for one in found if one.said), "")
-    facts = [fact(Source.MIDDLEMAN, said), *(item for one in found for item in f.facts(view, one))]
+    facts = [fact(Source.MIDDLEMAN, said), *(item for one in found for item in failing_facts(view, one))]
     yield Finding(
         Severity.FATAL,
         f"the job's budget is used up: {said}",
@@ -162,7 +165,7 @@ def _breaker(view: View) -> Iterator[Finding]:
         said = (lane.breaker_said if lane is not None else None) or (
             refused.said if refused is not None else ""
         )
-        held = sorted({*(refused.held if refused is not None else ()), *f.waiting_for_model(view, model)})
+        held = sorted({*(refused.held if refused is not None else ()), *waiting_for_model(view, model)})
         why = f"; the provider said last: {said[:160]}" if said else ""
         opened = f"the model's breaker is {'open' if is_open else 'closed again'}"
         yield Finding(
@@ -174,7 +177,7 @@ def _breaker(view: View) -> Iterator[Finding]:
             f"{name_of(model)}: calls are refused at once, one is tried now and then{why}",
             [
                 fact(Source.MIDDLEMAN, opened, lane.breaker_since if lane is not None else None),
-                *(f.facts(view, refused) if refused is not None else ()),
+                *(failing_facts(view, refused) if refused is not None else ()),
             ],
             held=held,
             ended=refused.over if refused is not None else 0,
@@ -185,9 +188,7 @@ def _breaker(view: View) -> Iterator[Finding]:
 
 
 def _known_otherwise(view: View, model: Model) -> bool:
-    return any(
-        one.model is model and one.streak >= f.ROW for cause in f.BEHIND for one in failing(view, cause)
-    )
+    return any(one.model is model and one.streak >= ROW for cause in BEHIND for one in failing(view, cause))
 
 
 def _queue(view: View) -> Iterator[Finding]:
@@ -205,7 +206,7 @@ def _queue(view: View) -> Iterator[Finding]:
             severity,
             f"{name_of(model)}: {counted(len(waiting), 'request')} in the queue, up to {lasted(oldest)}; {_holders(lane)}"
             + (f"; {cut} were given up there" if cut else ""),
-            [*_queue_facts(lane, waiting), *(f.facts(view, late) if late is not None else ())],
+            [*_queue_facts(lane, waiting), *(failing_facts(view, late) if late is not None else ())],
             held=held,
             ended=late.over if late is not None else 0,
             subject=name_of(model),
@@ -268,14 +269,12 @@ def _proxy_fault(view: View) -> Iterator[Finding]:
         direct = one.model.direct
         sure = direct is not None and direct.answered
         lasts = (view.ago(one.model.failing_since or one.since) or 0.0) > 10
-        yield _fault(
-            view, one, Severity.STUCK if sure and (lasts or one.streak >= f.ROW) else Severity.WARNING
-        )
+        yield _fault(view, one, Severity.STUCK if sure and (lasts or one.streak >= ROW) else Severity.WARNING)
 
 
 def _fault(view: View, one: Failing, severity: Severity) -> Finding:
     direct = one.model.direct
-    facts = f.facts(view, one)
+    facts = failing_facts(view, one)
     if direct is not None:
         said = f"answered {direct.status}" if direct.answered else f"did not answer: {direct.why}"
         facts.append(fact(Source.MIDDLEMAN, f"asked directly, the provider {said}", direct.at))

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 
-from hawk.core.diagnosis import failing as f
 from hawk.core.diagnosis.calls import Kind
 from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.evidence import CallGroup, Model
-from hawk.core.diagnosis.failing import Failing, failing, many
+from hawk.core.diagnosis.failing import ROW, Failing, failing, name_of, waiting_for_model
+from hawk.core.diagnosis.failing_severity import final, own, passing
+from hawk.core.diagnosis.failing_words import failing_facts, many
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
 from hawk.core.diagnosis.rules import silence
 from hawk.core.diagnosis.saying import counted, lasted
@@ -42,12 +43,12 @@ def _looked(cause: Cause, judge: Judge, words: Words, fixed: Callable[[View, Fai
             if severity is None:
                 continue
             held = one.held
-            if not held and one.streak >= f.ROW and severity.blocks:
-                held = f.waiting_for_model(view, one.model)
+            if not held and one.streak >= ROW and severity.blocks:
+                held = waiting_for_model(view, one.model)
             yield Finding(
                 severity,
                 f"{one.subject}: {words(one)}",
-                f.facts(view, one, _probe_fact(one)),
+                failing_facts(view, one, _probe_fact(one)),
                 held=held,
                 ended=one.over,
                 subject=one.subject,
@@ -91,7 +92,7 @@ def _fewer(view: View, one: Failing) -> Fix:
     now = (
         view.job.connections
         or (lane.in_flight if lane is not None else 0)
-        or len(f.waiting_for_model(view, one.model))
+        or len(waiting_for_model(view, one.model))
     )
     return Fix(FixKind.RETUNE, subject="max_connections", value=float(max(1, now // 2)))
 
@@ -120,12 +121,12 @@ _LONG_PAUSE = 60.0
 """Seconds of a pause that a provider asks for which are more than the usual to and fro."""
 
 _refused = _looked(
-    Cause.RATE_LIMITED, f.passing, lambda one: f"{many(one)} refused for the rate (429){_quoted(one)}", _fewer
+    Cause.RATE_LIMITED, passing, lambda one: f"{many(one)} refused for the rate (429){_quoted(one)}", _fewer
 )
 
 
 def _rate_limited(view: View) -> Iterator[Finding]:
-    paused = {f.name_of(model): found for model in view.models if (found := _paused(view, model)) is not None}
+    paused = {name_of(model): found for model in view.models if (found := _paused(view, model)) is not None}
     for finding in _refused(view):
         pause = paused.pop(finding.subject, None)
         if pause is not None:
@@ -147,15 +148,13 @@ def _paused(view: View, model: Model) -> Finding | None:
     streaks = {group.kind for group in model.calls if group.streak}
     if streaks and Kind.RATE_LIMITED not in streaks:
         return None  # it asks for a pause for another reason, which has a rule of its own
-    what = (
-        f"{f.name_of(model)}: the provider said to wait, {lasted(left)} are left; {len(waiting)} requests do"
-    )
+    what = f"{name_of(model)}: the provider said to wait, {lasted(left)} are left; {len(waiting)} requests do"
     return Finding(
         Severity.WARNING if left > _LONG_PAUSE else Severity.INFO,
         what,
         [fact(Source.MIDDLEMAN, f"its lane is paused until {lane.paused_until} ({lane.paused_why})")],
         held=view.with_uuids(request.uuid for request in waiting),
-        subject=f.name_of(model),
+        subject=name_of(model),
         clears=lane.paused_until,
     )
 
@@ -175,7 +174,7 @@ def _client_timeout(view: View) -> Iterator[Finding]:
             if found is None or group.streak < 2 or not tried_again or silent:
                 continue
             age, count = found
-            held = one.held or f.waiting_for_model(view, one.model)
+            held = one.held or waiting_for_model(view, one.model)
             usual = view.model_times(one.model)
             slow = (
                 fact(
@@ -191,7 +190,7 @@ def _client_timeout(view: View) -> Iterator[Finding]:
             yield Finding(
                 Severity.STUCK if count >= 3 else Severity.WARNING,
                 f"{one.subject}: {count} calls were given up by the client after {age:.0f} s each, before any answer",
-                f.facts(view, one, slow, _probe_fact(one)),
+                failing_facts(view, one, slow, _probe_fact(one)),
                 held=held,
                 ended=one.over,
                 subject=one.subject,
@@ -205,7 +204,7 @@ def _client_timeout(view: View) -> Iterator[Finding]:
                 yield Finding(
                     Severity.WARNING,
                     f"{one.subject}: a time-out of the client ended {counted(one.over, 'attempt')}",
-                    f.facts(view, one),
+                    failing_facts(view, one),
                     ended=one.over,
                     subject=one.subject,
                     since=one.since,
@@ -230,18 +229,18 @@ def _same_age(group: CallGroup, *, shortest: float) -> tuple[float, int] | None:
 
 _Row = tuple[Cause, Judge, Words, Callable[[View, Failing], Fix | None]]
 _TABLE: tuple[_Row, ...] = (
-    (Cause.OVERLOADED, f.passing, lambda o: f"{many(o)} refused: it has no capacity{_status(o)}{_quoted(o)}", _pause),
-    (Cause.SERVER_ERROR, f.passing, lambda o: f"{many(o)} failed on its side{_status(o)}{_quoted(o)}", _pause),
-    (Cause.AUTH_REJECTED, f.final, lambda o: f"{_key(o)}{_quoted(o)}", _no_fix),
-    (Cause.QUOTA_EXHAUSTED, f.final, lambda o: f"no credit or quota left{_status(o)}{_quoted(o)}", _no_fix),
-    (Cause.MODEL_NOT_FOUND, f.final, lambda o: f"the provider knows no such model{_status(o)}{_quoted(o)}", _no_fix),
-    (Cause.CONTEXT_OVERFLOW, f.own, lambda o: f"{many(o)} longer than the model's context{_quoted(o)}", _no_fix),
-    (Cause.INVALID_REQUEST, f.own, lambda o: f"{many(o)} refused as wrong{_status(o)}{_quoted(o)}", _no_fix),
-    (Cause.CONTENT_REFUSED, f.own, lambda o: f"{many(o)} refused for the content{_quoted(o)}", _no_fix),
-    (Cause.MALFORMED_RESPONSE, f.passing, lambda o: f"{many(o)} answered with what can't be read{_quoted(o)}", _pause),
-    (Cause.EMPTY_OUTPUT, f.passing, lambda o: f"{many(o)} answered with nothing", _again),
-    (Cause.CONNECT_REFUSED, f.passing, lambda o: f"{many(o)} got no connection{_quoted(o)}", _pause),
-    (Cause.DNS_OR_TLS, f.passing, lambda o: f"{many(o)} never got there{_quoted(o)}", _pause),
+    (Cause.OVERLOADED, passing, lambda o: f"{many(o)} refused: it has no capacity{_status(o)}{_quoted(o)}", _pause),
+    (Cause.SERVER_ERROR, passing, lambda o: f"{many(o)} failed on its side{_status(o)}{_quoted(o)}", _pause),
+    (Cause.AUTH_REJECTED, final, lambda o: f"{_key(o)}{_quoted(o)}", _no_fix),
+    (Cause.QUOTA_EXHAUSTED, final, lambda o: f"no credit or quota left{_status(o)}{_quoted(o)}", _no_fix),
+    (Cause.MODEL_NOT_FOUND, final, lambda o: f"the provider knows no such model{_status(o)}{_quoted(o)}", _no_fix),
+    (Cause.CONTEXT_OVERFLOW, own, lambda o: f"{many(o)} longer than the model's context{_quoted(o)}", _no_fix),
+    (Cause.INVALID_REQUEST, own, lambda o: f"{many(o)} refused as wrong{_status(o)}{_quoted(o)}", _no_fix),
+    (Cause.CONTENT_REFUSED, own, lambda o: f"{many(o)} refused for the content{_quoted(o)}", _no_fix),
+    (Cause.MALFORMED_RESPONSE, passing, lambda o: f"{many(o)} answered with what can't be read{_quoted(o)}", _pause),
+    (Cause.EMPTY_OUTPUT, passing, lambda o: f"{many(o)} answered with nothing", _again),
+    (Cause.CONNECT_REFUSED, passing, lambda o: f"{many(o)} got no connection{_quoted(o)}", _pause),
+    (Cause.DNS_OR_TLS, passing, lambda o: f"{many(o)} never got there{_quoted(o)}", _pause),
 )  # fmt: skip
 
 

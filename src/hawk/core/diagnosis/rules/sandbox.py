@@ -6,14 +6,15 @@ What runs in them is the matter of `rules/tools.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from hawk.core.cluster_why import GRACE
 from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.errortext import sign_of
-from hawk.core.diagnosis.evidence import ErrorGroup, TaskCount
+from hawk.core.diagnosis.evidence import ErrorGroup, TaskCount, WaitingSandbox
 from hawk.core.diagnosis.rule import Finding, Rule, fact, rule
 from hawk.core.diagnosis.rules import cluster, starting, tools
-from hawk.core.diagnosis.saying import counted, lasted, named
+from hawk.core.diagnosis.saying import counted, earliest, lasted, named
 from hawk.core.diagnosis.verdict import Fact
 from hawk.core.diagnosis.view import View
 from hawk.core.states import SamplePhase
@@ -49,18 +50,22 @@ def _failing(
         for group in view.evidence.ended:
             if fits(group):
                 by_task.setdefault(group.task, []).append(group)
+        waiting = _not_started(view, cause)
         for identifier, groups in by_task.items():
-            yield _failed(view, verb, tasks.get(identifier), groups)
+            pods = waiting.pop(identifier, [])
+            failed = _failed(view, verb, tasks.get(identifier), groups, len(pods))
+            yield _with_waiting(failed, _waiting(view, cause, pods)) if pods else failed
         for task in view.evidence.tasks:
             if task.error and task.identifier not in by_task and fits(_as_group(task)):
                 yield _task_failed(view, verb, task)
-        yield from _waiting(view, cause)
+        yield from (_waiting(view, cause, pods) for pods in waiting.values())
         yield from cluster.runner_waits(view, cause)
 
     return look
 
 
-def _failed(view: View, verb: str, task: TaskCount | None, groups: list[ErrorGroup]) -> Finding:
+def _failed(view: View, verb: str, task: TaskCount | None, groups: list[ErrorGroup], pods: int) -> Finding:
+    """Sandboxes of one task that have failed; so many pods of it still wait for the same."""
     newest = max(groups, key=lambda g: g.last_at or "")
     uuids = [uuid for group in groups for uuid in group.uuids]
     held = [i for i in view.with_uuids(uuids) if view.attempts[i].phase is SamplePhase.INIT]
@@ -68,9 +73,9 @@ def _failed(view: View, verb: str, task: TaskCount | None, groups: list[ErrorGro
     tried = sum(group.count for group in groups)
     name = task.name if task is not None else newest.task
     of = f" of {name}" if name else ""
-    what = (
-        f"{counted(tried, 'sandbox') if tried == 1 else f'{tried:,} sandboxes'}{of} {verb}: {newest.message}"
-    )
+    sandboxes = "1 sandbox" if tried == 1 else f"{tried:,} sandboxes"
+    more = f" ({counted(pods, 'pod')} more wait)" if pods else ""
+    what = f"{sandboxes}{of} {verb}{more}: {newest.message}"
     age = view.ago(newest.last_at)
     waiting = task.progress.waiting if task is not None and _hopeless(view, task) else 0
     return Finding(
@@ -122,31 +127,60 @@ def _task_failed(view: View, verb: str, task: TaskCount) -> Finding:
     )
 
 
-def _waiting(view: View, cause: Cause) -> Iterator[Finding]:
-    """Pods that the cluster has not started, for a reason that is this cause's."""
-    found = [s for s in view.evidence.sandboxes if s.reason in cluster.REASONS.get(cause, ())]
-    if not found:
-        return
-    first = min((s.since for s in found if s.since), default=None)
+def _not_started(view: View, cause: Cause) -> dict[str, list[WaitingSandbox]]:
+    """Pods that the cluster has not started, for a reason that is this cause's, by the task that they are for."""
+    found: dict[str, list[WaitingSandbox]] = {}
+    for sandbox in view.evidence.sandboxes:
+        if sandbox.reason in cluster.REASONS.get(cause, ()):
+            found.setdefault(sandbox.task, []).append(sandbox)
+    return found
+
+
+def _waiting(view: View, cause: Cause, pods: list[WaitingSandbox]) -> Finding:
+    """Pods of one task that the cluster has not started."""
+    first = earliest([s.since for s in pods])
     waited = view.ago(first)
     severity = Severity.STUCK
     if cause is Cause.UNSCHEDULABLE and (waited is None or waited < GRACE):
         severity = Severity.INFO
-    samples = {(s.task, s.sample, s.epoch) for s in found}
+    samples = {(s.task, s.sample, s.epoch) for s in pods}
     held = [
         i
         for i, a in enumerate(view.attempts)
         if a.phase is SamplePhase.INIT and {(a.task, a.sample, a.epoch), (a.task, a.sample, None)} & samples
     ]
     since = f", the first for {lasted(waited)}" if waited is not None else ""
-    yield Finding(
+    names = {task.identifier: task.name for task in view.evidence.tasks}
+    by_reason: dict[str, list[WaitingSandbox]] = {}
+    for pod in pods:
+        by_reason.setdefault(pod.reason, []).append(pod)
+    return Finding(
         severity,
-        f"{counted(len(found), 'pod')} can't start ({found[0].reason}{since}): {found[0].detail or named(s.name for s in found)}",
-        [fact(Source.ENGINE, f"{s.name}: {s.reason} {s.detail}".strip(), s.since) for s in found[:4]],
+        f"{counted(len(pods), 'pod')} can't start ({pods[0].reason}{since}): {pods[0].detail or named(s.name for s in pods)}",
+        [
+            fact(
+                Source.ENGINE,
+                f"{named((s.name for s in alike), 1)}: {reason} {alike[0].detail}".strip(),
+                alike[0].since,
+            )
+            for reason, alike in by_reason.items()
+        ],
         held,
-        waiting=max(0, len(found) - len(held)),
-        subject=found[0].task,
+        waiting=max(0, len(pods) - len(held)),
+        subject=names.get(pods[0].task, pods[0].task),
         since=first,
+    )
+
+
+def _with_waiting(failed: Finding, waiting: Finding) -> Finding:
+    """What has failed for a cause, and what still waits for the same: one finding, which says both."""
+    return replace(
+        failed,
+        severity=max(failed.severity, waiting.severity, key=lambda severity: severity.rank),
+        facts=[*failed.facts, *waiting.facts],
+        held=sorted({*failed.held, *waiting.held}),
+        waiting=max(failed.waiting, waiting.waiting),
+        since=earliest([failed.since, waiting.since]),
     )
 
 
@@ -190,6 +224,7 @@ def lost(view: View) -> Iterator[Finding]:
     facts = [fact(Source.LOGS, f"{g.count} times: {g.message}", g.last_at) for g in groups[:3]]
     facts += [fact(Source.RECORDER, f"{view.attempts[i].name}: {ended[i]}") for i in gone[:3]]
     life = "lived as long as it may" in why
+    limit = "`lifetime`" if "`lifetime`" in why else "wall_time in the sandbox's limits"
     yield Finding(
         Severity.WARNING if now else Severity.INFO,
         f"{counted(count, 'sandbox') if count == 1 else f'{count:,} sandboxes'} ended while the attempt still ran: {why}",
@@ -197,7 +232,7 @@ def lost(view: View) -> Iterator[Finding]:
         gone,
         ended=sum(g.count - g.retried for g in groups),
         since=min((g.first_at for g in groups if g.first_at), default=None),
-        remedy="Raise wall_time in the sandbox's limits" if life else None,
+        remedy=f"Raise {limit}" if life else None,
     )
 
 
@@ -219,7 +254,8 @@ def _short(name: str, sign: str, words: str) -> Callable[[View], Iterator[Findin
         held = list(hit)
         groups = _errors(view, signs=(sign,), phases=("agent", "setup", "sandbox", "scoring", ""))
         if not held and not groups:
-            yield from _waiting(view, Cause.SANDBOX_OOM_KILLED) if name == "oom_killed" else ()
+            pods = _not_started(view, Cause.SANDBOX_OOM_KILLED) if name == "oom_killed" else {}
+            yield from (_waiting(view, Cause.SANDBOX_OOM_KILLED, of_task) for of_task in pods.values())
             return
         times = sum(hit.values())
         facts: list[Fact] = [

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from hawk.core.diagnosis import failing as f
 from hawk.core.diagnosis.causes import Cause, Severity, Source
 from hawk.core.diagnosis.evidence import Model, OpenRequest, Probe, Times
 from hawk.core.diagnosis.failing import failing, name_of
+from hawk.core.diagnosis.failing_words import failing_facts
 from hawk.core.diagnosis.rule import Finding, fact
 from hawk.core.diagnosis.saying import counted, lasted
 from hawk.core.diagnosis.verdict import Fact, Fix, FixKind
@@ -85,7 +85,7 @@ def black_hole(view: View) -> Iterator[Finding]:
             severity = Severity.STUCK
             held = sorted({*held, *cut.held})
             what.append(f"{cut.streak} requests in a row were cut off without a byte")
-            facts += f.facts(view, cut)
+            facts += failing_facts(view, cut)
         hedge = f" ({found.because})" if found is not None and severity is Severity.INFO else ""
         finding = _finding(
             view, model, severity, "; ".join(what) + hedge, [*facts, *_probe_facts(view, model)], held
@@ -129,7 +129,7 @@ def stream_stalled(view: View) -> Iterator[Finding]:
             facts.append(fact(Source.MIDDLEMAN, text))
         if cut is not None:
             what.append(f"{cut.streak} answers in a row were cut off half-way")
-            facts += f.facts(view, cut)
+            facts += failing_facts(view, cut)
             held = sorted({*held, *cut.held})
         finding = _finding(view, model, severity, "; ".join(what), [*facts, *_probe_facts(view, model)], held)
         finding.since = view.before(quiet) if stopped else cut.since if cut is not None else None
@@ -342,5 +342,5 @@ def _ended(view: View, cause: Cause) -> Iterator[Finding]:
                 Severity.FATAL if one.over >= 2 and not view.evidence.progress.completed else Severity.WARNING
             )
             yield Finding(
-                severity, what, f.facts(view, one), ended=one.over, subject=one.subject, since=one.since
+                severity, what, failing_facts(view, one), ended=one.over, subject=one.subject, since=one.since
             )

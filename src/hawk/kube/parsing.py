@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from hawk.core.cluster import Condition, Container, Ended, Event, Job, Pod
 from hawk.core.text import one_line, parse_time
-from hawk.engine.kubernetes import names
+from hawk.kube import names
 
 EVENTS = 5
 MESSAGE = 500
@@ -70,16 +72,42 @@ def job(item: Object) -> Job:
     )
 
 
-def events(items: Sequence[Object]) -> list[Event]:
+def kept(item: Object, parse: Callable[[Object], Any], **more: Any) -> dict[str, Any]:
+    """What a watch keeps of an object: by what it is told apart, and as `seen` what is read later.
+
+    500 pods as the API describes them would be megabytes.
+    """
+    meta = {name: item["metadata"].get(name) for name in ("uid", "name", "resourceVersion")}
+    return {"metadata": meta, "seen": parse(item), **more}
+
+
+def concerns(item: Object) -> tuple[str, str, str]:
+    """Kind, name and uid of the object that an event is about."""
+    about = item.get("involvedObject") or item.get("regarding") or {}
+    return _text(about.get("kind")), _text(about.get("name")), _text(about.get("uid"))
+
+
+def newest(found: Iterable[Event]) -> list[Event]:
     """The newest few, newest last; what is said again and again counts once."""
-    found = [_event(item) for item in items]
     by_text: dict[tuple[str, str], Event] = {}
-    for event in sorted(found, key=lambda event: event.at or ""):
-        again = by_text.pop((event.reason, event.message), None)
-        if again is not None:
-            event.count += again.count
-        by_text[event.reason, event.message] = event
+    for said in sorted(found, key=lambda said: said.at or ""):
+        again = by_text.pop((said.reason, said.message), None)
+        count = said.count + (again.count if again is not None else 0)
+        by_text[said.reason, said.message] = msgspec.structs.replace(said, count=count)
     return list(by_text.values())[-EVENTS:]
+
+
+def event(item: Object) -> Event:
+    """An event; `count`: how often it was seen so far."""
+    series = item.get("series") or {}
+    return Event(
+        reason=_text(item.get("reason")),
+        message=_text(item.get("message")),
+        type=_text(item.get("type")) or "Normal",
+        count=int(series.get("count") or item.get("count") or 1),
+        at=_time(series.get("lastObservedTime") or item.get("lastTimestamp") or item.get("eventTime"))
+        or _time((item.get("metadata") or {}).get("creationTimestamp")),
+    )
 
 
 def later(old: Pod | None, new: Pod) -> Pod:
@@ -135,18 +163,6 @@ def _ended(item: Any) -> Ended | None:
         exit_code=item.get("exitCode") if isinstance(item.get("exitCode"), int) else None,
         message=words if len(words) <= LAST_WORDS else f"…{words[-LAST_WORDS:]}",
         at=_time(item.get("finishedAt")),
-    )
-
-
-def _event(item: Object) -> Event:
-    series = item.get("series") or {}
-    return Event(
-        reason=_text(item.get("reason")),
-        message=_text(item.get("message")),
-        type=_text(item.get("type")) or "Normal",
-        count=int(series.get("count") or item.get("count") or 1),
-        at=_time(series.get("lastObservedTime") or item.get("lastTimestamp") or item.get("eventTime"))
-        or _time((item.get("metadata") or {}).get("creationTimestamp")),
     )
 
 

@@ -1,4 +1,4 @@
-"""What objects say went wrong."""
+"""What pods say went wrong, as the API describes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hawk.kube import why
+from hawk.core.cluster_why import End, ending, waits_for
+from hawk.kube import parsing
 
 
 def pod(status: dict[str, Any], **meta: Any) -> dict[str, Any]:
@@ -29,9 +30,10 @@ def event(
         ({"phase": "Pending"}, [], "scheduling", "Scheduling: no node has been chosen yet"),
         (
             {
+                "phase": "Pending",
                 "conditions": [
                     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}
-                ]
+                ],
             },
             [],
             "scheduling",
@@ -42,6 +44,35 @@ def event(
             [event("Failed", "Failed to pull image: denied")],
             "image",
             "ImagePullBackOff (container main): Failed to pull image: denied",
+        ),
+        (
+            container(
+                waiting={
+                    "reason": "ImagePullBackOff",
+                    "message": 'Back-off pulling image "x:1": ErrImagePull: failed to pull and unpack image "r.test/x:1": '
+                    'failed to resolve reference "r.test/x:1": pull access denied',
+                }
+            ),
+            [],
+            "image",
+            "ImagePullBackOff (container main): r.test/x:1: pull access denied",
+        ),
+        (
+            container(
+                waiting={
+                    "reason": "ErrImagePull",
+                    "message": "rpc error: code = NotFound desc = x:1 not found",
+                }
+            ),
+            [],
+            "image",
+            "ErrImagePull (container main): x:1 not found",
+        ),
+        (
+            container(waiting={"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x:1"'}),
+            [],
+            "image",
+            'ImagePullBackOff (container main): Back-off pulling image "x:1"',
         ),
         (
             container(waiting={"reason": "CreateContainerConfigError", "message": 'secret "x" not found'}),
@@ -67,20 +98,34 @@ def event(
     ],
 )
 def test_why_a_pod_waits(status: dict[str, Any], events: list[dict[str, Any]], stage: str, text: str) -> None:
-    found = why.waiting(pod(status), events)
+    seen = parsing.pod(pod(status))
+    seen.events = parsing.newest(map(parsing.event, events))
+    found = waits_for(seen)
     assert (found.stage, found.text) == (stage, text)
+    assert found.wrong is (found.reason not in ("Scheduling", "Pulling"))
 
 
 @pytest.mark.parametrize(
-    ("status", "meta", "text"),
+    ("status", "meta", "end", "words"),
     [
         (
             container(terminated={"reason": "OOMKilled", "exitCode": 137}),
             {},
-            "OOMKilled, exit code 137 (container main)",
+            End.MEMORY,
+            "ran out of memory (OOMKilled)",
         ),
-        ({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}, {}, "Evicted: low on memory"),
-        ({"phase": "Running"}, {"deletionTimestamp": "now"}, "Deleted: somebody deleted the pod"),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "low on memory"},
+            {},
+            End.DISRUPTED,
+            "was evicted: low on memory",
+        ),
+        (
+            {"phase": "Running"},
+            {"deletionTimestamp": "2025-01-01T00:00:00Z"},
+            End.VANISHED,
+            "was deleted by somebody",
+        ),
         (
             {
                 "conditions": [
@@ -88,7 +133,8 @@ def test_why_a_pod_waits(status: dict[str, Any], events: list[dict[str, Any]], s
                 ]
             },
             {},
-            "PreemptionByScheduler",
+            End.DISRUPTED,
+            "was preempted by a pod of higher priority",
         ),
         (
             {
@@ -102,28 +148,29 @@ def test_why_a_pod_waits(status: dict[str, Any], events: list[dict[str, Any]], s
                 ]
             },
             {},
-            "Error, exit code 1 (container main): the container was started again",
+            End.EXIT,
+            "exited with code 1",
         ),
+        ({"phase": "Unknown"}, {}, End.DISRUPTED, "is lost: its node does not answer"),
     ],
 )
-def test_why_a_pod_is_over(status: dict[str, Any], meta: dict[str, Any], text: str) -> None:
-    found = why.ended(pod(status, **meta))
+def test_why_a_pod_is_over(status: dict[str, Any], meta: dict[str, Any], end: End, words: str) -> None:
+    found = ending(parsing.pod(pod(status, **meta)))
     assert found is not None
-    assert found.text == text
+    assert (found.end, found.words) == (end, words)
+
+
+def test_of_several_containers_the_one_that_is_asked_for_counts() -> None:
+    dead = {"name": "db", "restartCount": 0, "state": {"terminated": {"reason": "Error", "exitCode": 1}}}
+    lives = {"name": "main", "restartCount": 0, "state": {"running": {}}}
+    seen = parsing.pod(pod({"phase": "Running", "containerStatuses": [lives, dead]}))
+    assert ending(seen, "main") is None
+    assert ending(seen, "db") is not None
 
 
 def test_a_pod_that_lives() -> None:
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    assert why.ended(pod(status)) is None
-    assert why.ready(pod(status))
-    assert not why.ready(pod(status, deletionTimestamp="now"))
-
-
-def test_a_job_that_is_over() -> None:
-    conditions = [
-        {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "reached"}
-    ]
-    found = why.job_ended({"status": {"conditions": conditions}})
-    assert found is not None
-    assert (found.reason, found.wrong) == ("BackoffLimitExceeded", True)
-    assert why.job_ended({"status": {}}) is None
+    seen = parsing.pod(pod(status))
+    assert ending(seen) is None
+    assert seen.ready
+    assert not parsing.pod(pod(status, deletionTimestamp="2025-01-01T00:00:00Z")).ready
