@@ -49,6 +49,7 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
   echo "host all all all scram-sha-256" >> "$PGDATA/pg_hba.conf"
   echo "create database hawk" | postgres --single -D "$PGDATA" postgres
 fi
+chmod 700 "$PGDATA"  # a volume that is mounted again has been opened to its group
 exec postgres -c "listen_addresses=*" -c unix_socket_directories=/tmp
 """
 """What PostgreSQL's own image does when it starts, for images that only have its programs."""
@@ -134,7 +135,7 @@ async def lacking(image: str) -> list[Check]:
 
 def needed() -> str:
     """The image; skips where the cluster lacks something."""
-    image = load_cluster_settings().image
+    image = os.environ.get("HAWK_TEST_RUNNER_IMAGE") or load_cluster_settings().image
     missing = asyncio.run(lacking(image)) if has_cluster() else []
     if missing:
         pytest.skip(f"NOT TESTED: the server on a cluster: {missing[0].name}: {missing[0].detail}")
