@@ -17,7 +17,8 @@ import pytest
 from inspect_ai._util.trace import TraceFormatter, trace_action
 
 from hawk.bridge.tracefile import TraceHandler
-from hawk.bridge.tracesegments import CURRENT, TraceFiles, pieces, read_sidecar
+from hawk.bridge.tracepieces import Pieces
+from hawk.bridge.tracesegments import CURRENT, Piece, TraceFiles, pieces, read_sidecar
 from hawk.core.recorder.trace import parse_line
 
 logging.addLevelName(13, "TRACE")
@@ -121,6 +122,26 @@ def test_the_trace_is_cut_compressed_and_bounded(tmp_path: Path) -> None:
             ]
         assert numbers == list(range(numbers[0], 3000))
     until(lambda: not list(tmp_path.glob(".trace*")))
+
+
+def test_parts_that_come_while_others_are_compressed_drop_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are as large as all compressed ones together may be, until they are compressed too."""
+    compress, more = Pieces._compress, [b"x" * 500 + b"\n"] * 500
+
+    def compress_while_it_grows(self: Pieces, piece: Piece) -> None:
+        compress(self, piece)
+        while more:
+            self.append(more.pop())
+
+    monkeypatch.setattr(Pieces, "_compress", compress_while_it_grows)
+    written = Pieces(tmp_path, size=100_000, most=50_000)
+    for _ in range(400):
+        written.append(b"y" * 500 + b"\n")
+    until(lambda: not more and _tidy(tmp_path))
+    assert [piece.start for piece in pieces(tmp_path)] == [0, 100_200, 200_400, 300_600]
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("trace*.zst")} == {0o600}
 
 
 def test_readers_see_every_line_once_while_it_is_cut(tmp_path: Path) -> None:

@@ -110,7 +110,8 @@ class Pieces:
             for piece in pieces(self._home)[:-1]:
                 if not piece.packed:
                     self._compress(piece)
-            packed = pieces(self._home)[:-1]
+            # A part that came meanwhile is as large as it is plain, for a moment only: that drops nothing.
+            packed = [piece for piece in pieces(self._home) if piece.packed]
             sizes = [(self._home / piece.name).stat().st_size for piece in packed]
             while packed and (len(packed) > COUNT or sum(sizes) > self._most):
                 (self._home / packed.pop(0).name).unlink()
@@ -119,7 +120,8 @@ class Pieces:
     def _compress(self, piece: Piece) -> None:
         source, draft = self._home / piece.name, self._home / _DRAFT
         packer = Packer()
-        with source.open("rb") as plain, draft.open("wb") as packed:
+        private = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(private, "wb") as packed, source.open("rb") as plain:
             while data := plain.read(_READ):
                 packed.write(packer.feed(data))
             packed.write(packer.finish())

@@ -142,7 +142,7 @@ def _enumerate(spec: JobSpec, run_dir: RunDir, home: Path) -> None:
 
 
 def _work(spec: JobSpec, request: ForkRequest, run_dir: RunDir, home: Path) -> None:
-    from hawk.bridge import retries, sandboxtrace, tracefile
+    from hawk.bridge import leftbuffers, retries, sandboxtrace, tracefile
     from hawk.bridge.attempts import watch
     from hawk.bridge.pausing import hold_from_start
     from hawk.runner.evidence import Evidence
@@ -153,6 +153,7 @@ def _work(spec: JobSpec, request: ForkRequest, run_dir: RunDir, home: Path) -> N
     hold_from_start(kept.paused, kept.models)
     tracefile.install(home)  # before the first heartbeat: it looks at the last one of the process before
     sandboxtrace.install()
+    leftbuffers.install()
     Recorder(home, Path(os.environ["XDG_DATA_HOME"]), request.index).start()
     retries.record(run_dir.path / "spans" / f"worker-{request.index}.jsonl")
     if spec.rescore is not None:

@@ -6,6 +6,7 @@ not needed, its result says what its log says, the tally is right, and nothing i
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -123,7 +124,7 @@ def check_nothing_ran_again(
 ) -> None:
     begun, done = Counter(stage.system.lines(job, "begin")), Counter(stage.system.lines(job, "done"))
     for name, result in before.items():
-        assert begun[name] == 1, name
+        assert begun[name] == 1, (name, begun, result, results[name])
         assert done[name] <= 1, name
         assert results[name].uuid == result.uuid
         assert results[name].outcome == result.outcome
@@ -226,6 +227,24 @@ def test_what_was_in_flight_at_one_kill_runs_after_the_next(stage: Stage) -> Non
     assert (end.status, end.progress.completed, end.progress.canceled) == ("complete", 3, 0)
     assert stage.outcomes("twice") == {"a/1": "pass", "b/1": "pass", "c/1": "fail"}
     assert stage.system.lines("twice", "begin").count("one/a/1") == 1
+
+
+def test_what_only_the_buffer_holds_is_kept_though_its_process_has_a_namesake(stage: Stage) -> None:
+    """As while a killed one waits to be collected, and in every new pod, whose few processes have the same numbers."""
+    script = {"a": [(0.1, "pass")], "b": [(3.0, "fail")]}
+    stage.play("namesake", script, "parallel", log_buffer=100)
+    until("one has its result", lambda: "one/a/1" in stage.results("namesake"), period=0.02)
+    before = stage.results("namesake")
+    stage.system.kill_server()
+    kill(stage.system.supervisor("namesake"))
+    kill_workers(stage, "namesake")
+    for file in (stage.system.run_dir("namesake").path / "buffer").glob("*/*.eval.*"):
+        log, _, rest = file.name.rpartition(".eval.")
+        file.rename(file.with_name(f"{log}.eval.{os.getpid()}.{rest.partition('.')[2]}"))
+    stage.system.start()
+    end = stage.system.finish("namesake")
+    assert (end.status, stage.outcomes("namesake")) == ("complete", {"a/1": "pass", "b/1": "fail"})
+    check_nothing_ran_again(stage, "namesake", before, stage.results("namesake"))
 
 
 def test_a_pass_stops_siblings_though_its_worker_died_meanwhile(stage: Stage) -> None:
