@@ -15,7 +15,11 @@ from inspect_ai.log._recorders.buffer import buffer as cleaning
 from inspect_ai.log._recorders.buffer.database import sample_buffer_dbs
 from inspect_ai.log._recover import _buffer as recovering
 
+from hawk.bridge.buffer import rows
+
 __all__ = ["install"]
+
+_PATIENCE = 10.0  # seconds for a lock
 
 
 def install() -> None:
@@ -29,7 +33,12 @@ def install() -> None:
 
 def _newest(location: str, db_dir: str | Path | None = None) -> Path | None:
     found = sample_buffer_dbs(location, Path(db_dir) if db_dir is not None else None)
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    return max(filter(_whole, found), key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _whole(db: Path) -> bool:
+    """Not so the copies of a buffer in another pod, which have no more than a supervisor reads."""
+    return rows(db, "SELECT 1 FROM task_database LIMIT 1", wait=_PATIENCE) is not None
 
 
 def _none(db_dir: Path | None = None) -> None:
