@@ -14,7 +14,7 @@ from hawk.runner.workpods.messages import Rows
 
 
 def test_a_living_process_of_that_number_makes_no_difference(tmp_path: Path) -> None:
-    log = tmp_path / "logs" / "2026-01-01_[one]_x.eval"
+    log = tmp_path / "logs" / "one.eval"
     assert _newest(str(log), tmp_path) is None
     SampleBufferDatabase(str(log), db_dir=tmp_path).close()
     assert (
