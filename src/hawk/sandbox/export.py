@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import errno
 import os
-import secrets
 import threading
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from hawk.core.zstd import Packer
-from hawk.errors import StorageError
 from hawk.sandbox.box import Box
 from hawk.sandbox.group import Group
+from hawk.sandbox.piped import piped
 
 MAX_BYTES = 1 << 30
 """Of the tar stream, before it is packed."""
@@ -62,30 +59,13 @@ async def export_workspace(
     """
     box = source.boxes["default"] if isinstance(source, Group) else source
     prefix = "" if everything else box.workspace.strip("/")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    read, write = os.pipe()
     stop = threading.Event()
-    packing = asyncio.get_running_loop().run_in_executor(None, _pack, read, temporary, stop)
-    try:
-        try:
-            said = await box.export(write, prefix=prefix, max_bytes=max_bytes)
-        finally:
-            os.close(write)  # the end of the stream
-        size = await asyncio.shield(packing)
-        await asyncio.to_thread(put_in_place, temporary, target)
-    except BaseException as ex:
-        stop.set()
-        await asyncio.wait([packing])  # the thread must not write on behind our back
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        cause = packing.exception() or ex  # the keeper fails, too, when nobody reads any more
-        if isinstance(cause, OSError):
-            raise storage_error(target, cause) from cause
-        raise
-    return Exported(said["files"], said["bytes"], size, tuple(said["skipped"]), said["truncated"])
+    async with piped(target, partial(_pack, stop=stop), stop.set) as file:
+        said = await box.export(file.write, prefix=prefix, max_bytes=max_bytes)
+    return Exported(said["files"], said["bytes"], file.size, tuple(said["skipped"]), said["truncated"])
 
 
-def _pack(read: int, path: Path, stop: threading.Event) -> int:
+def _pack(read: int, path: Path, *, stop: threading.Event) -> int:
     """Pack what comes out of a pipe until it ends: bytes written, safe on the disk. In a thread."""
     try:
         with path.open("xb") as f:
@@ -98,23 +78,3 @@ def _pack(read: int, path: Path, stop: threading.Event) -> int:
             return f.tell()
     finally:
         os.close(read)  # whoever still writes is told that nobody reads
-
-
-def put_in_place(temporary: Path, target: Path) -> None:
-    """Give a finished file its name, so that it has it after a power cut too."""
-    temporary.rename(target)
-    fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def storage_error(target: Path, ex: OSError) -> StorageError:
-    """Why a workspace can't be written."""
-    full = ex.errno in (errno.ENOSPC, errno.EDQUOT)
-    return StorageError(
-        f"{target} can't be written: {ex.strerror or ex}.",
-        remedy="Free some space on that disk." if full else "Make its directory writable for you.",
-        path=str(target),
-    )

@@ -26,8 +26,6 @@ class Repacking:
     """One stream, by one thread.
 
     Args:
-        read: Where it comes from: a pipe, closed at the end.
-        target: The packed file; it must not be there.
         max_bytes: The most that the new tar has before it is packed. What does not fit is left out; smaller things
             after it are not.
 
@@ -37,8 +35,8 @@ class Repacking:
         changes: What was written.
     """
 
-    def __init__(self, read: int, target: Path, max_bytes: int) -> None:
-        self._read, self._target, self.max_bytes = read, target, max_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
         self.begun = False
         self.complaints: list[str] = []
         self.changes = Changes()
@@ -60,13 +58,17 @@ class Repacking:
         """The stream ends before its end, on purpose."""
         self._cut = why
 
-    def run(self) -> int:
+    def run(self, read: int, target: Path) -> int:
         """Write the file until the stream ends. Returns its bytes, safe on the disk.
+
+        Args:
+            read: Where it comes from: a pipe, closed at the end.
+            target: The packed file; it must not be there.
 
         Raises:
             OSError: It can't be written.
         """
-        with open(self._read, "rb", buffering=CHUNK) as plain, self._target.open("xb") as file:
+        with open(read, "rb", buffering=CHUNK) as plain, target.open("xb") as file:
             out = _Packed(file)
             try:
                 source = TarInput(plain, jumps=False)

@@ -8,9 +8,6 @@ of the stream is trusted: what has the pod has its programs too. It is taken apa
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import secrets
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +18,8 @@ from hawk.core.text import one_line
 from hawk.core.zstd import ZstdError
 from hawk.kube.exec import ExecTimeoutError
 from hawk.sandbox.errors import SandboxError
-from hawk.sandbox.export import Exported, put_in_place, storage_error
+from hawk.sandbox.export import Exported
+from hawk.sandbox.piped import piped
 from hawk.sandbox.pod.box import CONTAINERS, BoxGoneError
 from hawk.sandbox.pod.repacking import Repacking
 from hawk.sandbox.restore import Plain, RestoreError
@@ -112,38 +110,22 @@ async def keep_workspace(box: PodBox, target: Path, *, max_bytes: int, seconds: 
             time, or the pod is gone.
         StorageError: The file can't be written.
     """
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    where = box.options.working_dir or ""
-    read, write = os.pipe()
-    repacking = Repacking(read, temporary, max_bytes)
-    packing = asyncio.get_running_loop().run_in_executor(_executor(), repacking.run)
+    command = [*_SH, _PACK, "hawk", box.options.working_dir or "", SANDBOX_TOOLS_DIR]
+    repacking = Repacking(max_bytes)
     try:
-        try:
-            command = [*_SH, _PACK, "hawk", where, SANDBOX_TOOLS_DIR]
-            async with asyncio.timeout(seconds), box.stream(command) as output:
-                await _pass_on(output, repacking, write)
-        except TimeoutError:
-            if not repacking.begun:
-                raise WorkspaceError(f"it could not be kept within {seconds:.0f} s") from None
-            repacking.cut(f"what had not come within {seconds:.0f} s is missing")
-        finally:
-            os.close(write)  # the end of the stream
-        size = await asyncio.shield(packing)
-        await asyncio.to_thread(put_in_place, temporary, target)
-    except BaseException as ex:
-        repacking.stop()
-        await asyncio.wait([packing])  # the thread must not write on behind our back
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        cause = packing.exception() or ex
-        if isinstance(cause, OSError):
-            raise storage_error(target, cause) from cause
-        if isinstance(ex, BoxGoneError):
-            raise WorkspaceError(f"its sandbox is gone: {ex}") from ex
-        raise
+        async with piped(target, repacking.run, repacking.stop, _executor()) as file:
+            try:
+                async with asyncio.timeout(seconds), box.stream(command) as output:
+                    await _pass_on(output, repacking, file.write)
+            except TimeoutError:
+                if not repacking.begun:
+                    raise WorkspaceError(f"it could not be kept within {seconds:.0f} s") from None
+                repacking.cut(f"what had not come within {seconds:.0f} s is missing")
+    except BoxGoneError as ex:
+        raise WorkspaceError(f"its sandbox is gone: {ex}") from ex
     changes = repacking.changes
     skipped = (*changes.skipped[:_NOTES], *repacking.complaints)
-    return Exported(changes.files, changes.bytes, size, skipped, changes.truncated)
+    return Exported(changes.files, changes.bytes, file.size, skipped, changes.truncated)
 
 
 async def _pass_on(output: ByteStream, repacking: Repacking, write: int) -> None:
