@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from hawk.config.requirements import located
 from hawk.config.settings import Settings, load_settings
 from hawk.core import job
 from hawk.core.job import JobPhase
@@ -33,10 +32,10 @@ from hawk.runner import datahome, stops
 from hawk.runner.actions import Actions
 from hawk.runner.book import Book, say, utcnow
 from hawk.runner.diagnostician import Diagnostician, Moment
-from hawk.runner.environment import EnvironmentBuild
 from hawk.runner.flight import FlightRecorder
 from hawk.runner.launch import Launcher
 from hawk.runner.models import ModelAccess
+from hawk.runner.preparation import Preparation
 from hawk.runner.processes import Reaper, Wakeup, Worker, Zygote, become_subreaper, describe_status, sweep
 from hawk.runner.watchdog import Watchdog
 from hawk.runner.worker import Exit
@@ -84,8 +83,9 @@ class Supervisor:
         self.stopping_since: str | None = None
         self.unanswered = stops.Unanswered()
         self.actions = Actions(run_dir, self.spec, self.book)
-        self.enumerator: Worker | None = None
-        self.build: EnvironmentBuild | None = None
+        self.preparation = Preparation(
+            run_dir, self.spec, settings, self.launcher, self.book, self.reaper, self.dispatch, self._planned
+        )
         self.finished = False
         self._pending: list[job.Event] = []
         self._outcomes_at_start: dict[int, int] = {}
@@ -101,8 +101,7 @@ class Supervisor:
         while not self.finished:
             wakeup.wait(TICK)
             self.reaper.collect()
-            self._watch_preparation()
-            self._watch_enumerator()
+            self.preparation.watch(stopping=self.machine.stopping is not None)
             self._watch_workers()
             self._watch_timers()
             self._watch_stops()
@@ -125,9 +124,9 @@ class Supervisor:
     def _carry_out(self, instruction: job.Instruction) -> None:
         match instruction:
             case job.Prepare():
-                self._prepare()
+                self.preparation.prepare()
             case job.Enumerate():
-                self._enumerate()
+                self.preparation.enumerate()
             case job.StartWorker(delay=delay) if delay > 0:
                 self.delayed.append((time.monotonic() + delay, instruction))
             case job.StartWorker(index=index, identifiers=identifiers):
@@ -142,75 +141,7 @@ class Supervisor:
             case job.Finish():
                 self._finish(instruction)
 
-    # --- preparing and enumerating --------------------------------------------------------------------
-
-    def _prepare(self) -> None:
-        if self.spec.packages:
-            self.book.note("job", self.spec.job_id, "installing", ", ".join(self.spec.packages))
-            packages = [located(package, self.spec.base_dir) for package in self.spec.packages]
-            self.build = EnvironmentBuild(self.settings, self.run_dir, packages)
-        else:
-            self.dispatch(job.Prepared())
-
-    def _watch_preparation(self) -> None:
-        if self.build is None:
-            return
-        if self.machine.stopping is not None:
-            self.build.cancel()
-        result = self.build.poll(self.reaper)
-        if result is None:
-            return
-        self.build = None
-        if isinstance(result, HawkError):
-            self.dispatch(job.PreparationFailed(result.message, result.remedy))
-        else:
-            self.launcher.use_environment(result)
-            self.dispatch(job.Prepared())
-
-    def _enumerate(self) -> None:
-        """Enumerate the eval set, unless this generation's plan is there: then an earlier supervisor did."""
-        plan = self.run_dir.read_plan()
-        if plan is not None and plan.generation == self.spec.generation:
-            self._planned(plan, earlier=True)
-            return
-        if plan is not None:
-            self.book.use_plan(
-                plan.again(self.launcher.logs())
-            )  # what has completed stays in sight meanwhile
-        if ended := self.launcher.end_strangers():
-            self.book.note("worker", "*", "killed", f"{ended} of an earlier run of this id")
-        self.book.note("job", self.spec.job_id, "enumerating")
-        try:
-            self.enumerator = self.launcher.enumerate()
-        except (HawkError, RuntimeError) as ex:
-            self.dispatch(job.EnumerationFailed(str(ex), getattr(ex, "remedy", None)))
-
-    def _watch_enumerator(self) -> None:
-        worker = self.enumerator
-        if worker is None:
-            return
-        if self.machine.stopping is not None:
-            worker.signal("SIGKILL")
-        ended, status = worker.ended(self.reaper)
-        if not ended:
-            return
-        self.enumerator = None
-        sweep(self.run_dir)
-        found = self.launcher.enumeration()
-        if found is None or status != 0:
-            end = read_json(worker.home / "exit.json", Exit)
-            reason = end.reason if end and end.reason else describe_status(status or 0) or "no enumeration"
-            remedy = end.remedy if end and end.remedy else f"hawk logs {self.spec.job_id}"
-            self.dispatch(job.EnumerationFailed(reason, remedy))
-            return
-        try:
-            plan, problems = self.launcher.write_plan(found)
-        except HawkError as ex:
-            self.dispatch(job.EnumerationFailed(ex.message, ex.remedy))
-            return
-        for problem in problems:
-            self.book.note("job", self.spec.job_id, "warning", problem)
-        self._planned(plan)
+    # --- the plan ------------------------------------------------------------------------------------
 
     def _planned(self, plan: Plan, *, earlier: bool = False) -> None:
         """Deal what is unfinished out to workers; adopt those of an earlier supervisor that still live.
@@ -352,7 +283,7 @@ class Supervisor:
                     self.machine.phase,
                     self.book.plan,
                     tuple(self._running()),
-                    self.enumerator,
+                    self.preparation.enumerator,
                     self.stopping_since,
                 )
             )
