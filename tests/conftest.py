@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.heard import heard
+
+# Where it is ignored, as for what a shell runs in the background, nothing that the tests start could be interrupted.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 gc.disable()  # what a collection imports and makes stays: looking for garbage in it took a third of the time
 

@@ -134,6 +134,9 @@ async def _export(box: Box) -> None:
         await box.export(target.fileno())
 
 
+SLEEPS = "until cat /proc/[0-9]*/comm | grep -q sleep; do :; done 2>/dev/null"
+
+
 class Bystander:
     """Somebody else's keeper with a sandbox, in the same store."""
 
@@ -160,10 +163,10 @@ class Bystander:
 async def _stand_by(asked: int, answer: int) -> None:
     keeper = await pool.keeper()
     async with _box(keeper, "0") as box:
-        await box.run(["sh", "-c", "echo all is well > file; (sleep 3600 >/dev/null 2>&1 &)"])
+        await box.run(["sh", "-c", f"echo all is well > file; (sleep 3600 >/dev/null 2>&1 &); {SLEEPS}"])
         while await asyncio.to_thread(os.read, asked, 1) == b"?":
             done = await box.run(["sh", "-c", "cat /proc/[0-9]*/comm | grep -q sleep && cat file"])
-            os.write(answer, done.stdout.strip())
+            os.write(answer, done.stdout.strip() or b"something is gone")
     await pool.close()
 
 

@@ -48,8 +48,10 @@ def main(fd: int) -> None:
     second = os.fork()
     if second == 0:
         os.close(tell)
-        os.read(go, 1)
-        _settle(sock, message, place, presence)
+        if not os.read(go, 1):
+            os._exit(1)
+        _settle(sock, message, place, presence, go)
+    os.close(go)
     sock.close()
     if place.cgroups is not None:
         with contextlib.suppress(OSError):
@@ -71,13 +73,19 @@ def _removed(cgroups: Delegation) -> bool:
     return True
 
 
-def _settle(sock: socket.socket, message: dict[str, Any], place: boot.Place, presence: Presence) -> NoReturn:
+def _settle(
+    sock: socket.socket, message: dict[str, Any], place: boot.Place, presence: Presence, life: int
+) -> NoReturn:
+    """`life`: ends with the first process."""
     try:
         boot.settle(place, message["store"], message["bwrap"])
         syscalls.unshare(syscalls.CLONE_NEWPID)
+        mine, held = os.pipe()
         third = os.fork()
         if third == 0:
-            syscalls.die_with_parent()
+            os.close(held)
+            os.close(life)
+            syscalls.die_with_parent(mine)
             syscalls.mount(
                 "proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
             )
@@ -96,7 +104,8 @@ def _settle(sock: socket.socket, message: dict[str, Any], place: boot.Place, pre
     except BaseException:
         traceback.print_exc()
         os._exit(1)
-    syscalls.die_with_parent()
+    os.close(mine)
+    syscalls.die_with_parent(life)
     sock.close()
     os.waitpid(third, 0)
     os._exit(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
 
@@ -186,9 +187,20 @@ def _open_fds() -> list[int]:
     return [int(name) for name in os.listdir("/proc/self/fd")]
 
 
-def die_with_parent() -> None:
-    """Get SIGKILL when the parent's thread ends."""
+def die_with_parent(life: int) -> None:
+    """Get SIGKILL when the parent's thread ends; end at once where it has ended before this was asked for.
+
+    A change of ids makes the kernel forget it: to be called after that.
+
+    Args:
+        life: What is read from a pipe whose other end the parent alone holds, and writes nothing more to. It is closed.
+    """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ended = select.poll()
+    ended.register(life, select.POLLIN)
+    if ended.poll(0):
+        os._exit(1)
+    os.close(life)
 
 
 def set_dumpable(on: bool) -> None:
