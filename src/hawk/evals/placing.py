@@ -110,15 +110,34 @@ def _as_ours(sandbox: SandboxEnvironment) -> BubblewrapSandbox | None:
         return None
 
 
+# All but itself, and but the first, which no signal from inside reaches. What is killed does nothing more, but is still
+# seen until it gets a processor to end on.
+_END_PROCESSES = """
+kill -9 -1
+n=0
+while [ $n -lt 100 ]; do
+  living=
+  for p in /proc/[0-9]*; do
+    case $p in /proc/1 | /proc/$$) continue ;; esac
+    { read -r row < $p/stat; } 2>/dev/null || continue
+    case ${row##*") "} in [ZX]*) ;; *) living=$p ;; esac
+  done
+  [ -n "$living" ] || exit 0
+  sleep 0.02 2>/dev/null || sleep 1
+  n=$((n + 1))
+done
+exit 0
+"""
+
+
 async def end_processes(sandbox: SandboxEnvironment) -> None:
-    """Kill what the agent has left running, which could watch for the hidden tests and read them.
+    """Kill what the agent has left running, which could watch for the hidden tests and read them, and see it end.
 
     Only where all processes of a sandbox are certain to be its own: in ours.
     """
     if _as_ours(sandbox) is None:
         return
-    # all but itself, and but the first, which no signal from inside reaches
-    command = ["sh", "-c", "kill -9 -1; exit 0"]
+    command = ["sh", "-c", _END_PROCESSES]
     try:
         if (await sandbox.exec(command, cwd="/", user="root", timeout=_PATIENCE)).success:
             return

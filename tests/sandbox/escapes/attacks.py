@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
@@ -86,6 +87,18 @@ async def output(box: Box, script: str, **options: Any) -> str:
     """What a shell script says, errors included."""
     done = await box.run(["sh", "-c", script], timeout=30, **options)
     return (done.stdout + done.stderr).decode(errors="replace")
+
+
+async def gone(box: Box, script: str) -> None:
+    """The script prints nothing any more: what was killed ends when it next gets a processor, and is seen until then."""
+    async with asyncio.timeout(5):
+        while await output(box, script) != "":
+            await asyncio.sleep(0.02)
+
+
+async def none_is(box: Box, name: str) -> None:
+    """No process of this name is left in a sandbox."""
+    await gone(box, f"cat /proc/[0-9]*/comm 2>/dev/null | grep {name}; true")
 
 
 async def is_root(box: Box) -> bool:
