@@ -55,7 +55,8 @@ def files(run: RunDir) -> set[str]:
 @pytest.mark.parametrize("attach", [False, True], ids=["the pod dials", "the server attaches"])
 def test_a_pods_job_leaves_what_a_job_of_this_machine_leaves(tmp_path: Path, attach: bool) -> None:
     with pods(tmp_path, attach=attach) as system:
-        system.submit("away")
+        gate = tmp_path / "gate"
+        system.submit("away", gate=gate)
         pod = system.pod("away")
         until("it runs", lambda: system.lines("away", "begin"))
         status = until(
@@ -65,6 +66,7 @@ def test_a_pods_job_leaves_what_a_job_of_this_machine_leaves(tmp_path: Path, att
         stacks = until("its stacks are there", lambda: stacks_of(system, "away"))
         assert "in_steps" in stacks
         until("its trace is there, of workers that live", lambda: _trace(system, "away"))
+        gate.touch()
         assert system.supervisor("away") is not None
         assert system.ended("away") == 0
         check_end(system, "away")

@@ -99,8 +99,11 @@ def test_actions_as_json_can_be_asked_for_one_sample_and_one_worker(system: Syst
     assert _models(_actions(system, sample="two")) == [("two", 1), ("two", 2)]
     assert _models(_actions(system, sample="two/2")) == [("two", 2)]
     assert _actions(system, worker=1).workers == []
-    snapshot = system.status(JOB)
-    assert uuid in {sample.uuid for task in snapshot.tasks for sample in task.samples}
+
+    def known() -> bool:
+        return uuid in {sample.uuid for task in system.status(JOB).tasks for sample in task.samples}
+
+    until("the status knows it by that name", known)
 
 
 def test_full_and_follow_exclude_each_other_and_an_unknown_job_is_said_to_be(system: System) -> None:
