@@ -157,13 +157,13 @@ class Lasting:
             version = self._version
             kept = msgspec.convert(msgspec.to_builtins(self._kept), Kept)
             tasks = self._book.tasks()
-            if begun or kept.paused is None:
+            if begun:
                 limits = limits_of(kept.limits, tasks, worker)
                 failed = remedies.tell(name, worker.data_home, kept, limits, models(tasks))
                 known.version = version
-            else:  # nothing begins in it while everything is paused: the rest is told when it goes on
+            else:  # what is set for its tasks is told once it has some: none begins while everything is paused
                 failed = remedies.tell(name, worker.data_home, Kept(paused=kept.paused), (), ())
-                known.due = time.monotonic() + WHILE_PAUSED
+                known.due = time.monotonic() + (WHILE_PAUSED if kept.paused is not None else 0.0)
             said = "; ".join(outcome.said for outcome in failed)
         except ControlError as ex:  # it is tried again
             if not known.said:
