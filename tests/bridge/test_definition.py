@@ -97,6 +97,11 @@ for config in request["configs"]:
 
 PACKAGE = """
 from inspect_ai import Task, task
+from inspect_ai.model import ModelAPI, modelapi
+
+@modelapi("oracle")
+class Oracle(ModelAPI):
+    pass
 
 @task
 def puzzle(size: int = 3):
@@ -350,8 +355,12 @@ REFUSALS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["Task broken", "OSError: the data set is gone", "problems.py:"],
     ),
     "provider": (
-        {"models": [{"package": "inspect-ai", "items": [{"name": "nowhere/m"}]}]},
-        ["Model nowhere/m", "not recognized"],
+        {"models": [{"package": "inspect-ai", "items": [{"name": "antropic/m"}]}]},
+        ["Model antropic/m", "no model provider 'antropic'", "Did you mean 'anthropic'?"],
+    ),
+    "provider of a package": (
+        {"models": [{"package": "acme-evals", "name": "acme_evals", "items": [{"name": "oracle/m"}]}]},
+        ["Model acme_evals/oracle/m", "acme_evals is a package", "It has: oracle", "`name:`"],
     ),
     "model option": (
         {"models": [item("provider.py", "scripted/a", args={"config": {"temprature": 1}})]},

@@ -158,7 +158,25 @@ def make_model(entry: Entry[ModelItem], item: ModelItem, defaults: dict[str, Any
             )
         if args.get("base_url") and (middleman := os.environ.get(URL_VARIABLE)):
             args["base_url"] = redirected(middleman, name, args["base_url"]) or args["base_url"]
-        return get_model(name, config=GenerateConfig.model_validate(options), **args)
+        try:
+            return get_model(name, config=GenerateConfig.model_validate(options), **args)
+        except ValueError as ex:
+            if why := _no_provider(name):
+                raise ConfigError(f"Model {name}: {why}") from ex
+            raise
+
+
+def _no_provider(model: str) -> str | None:
+    """What is wrong with the first word of a model's name; None: that there is such a provider."""
+    word = model.partition("/")[0]
+    known = [registry_info(o).name for o in registry_find(lambda info: info.type == "modelapi")]
+    offered = {name.rpartition("/")[2] for name in known}
+    if word in offered:
+        return None
+    of_package = sorted(name.removeprefix(f"{word}/") for name in known if name.startswith(f"{word}/"))
+    if of_package:
+        return f"{word} is a package, not a model provider. It has: {listing(of_package)}. Say that as `name:`."
+    return f"there is no model provider {word!r}.{did_you_mean(word, offered)}"
 
 
 @contextmanager
