@@ -117,8 +117,14 @@ def test_what_an_ordinary_command_of_the_worker_does_is_found_by_its_line() -> N
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     with running(command) as pid:
         calls = [Call("Subprocess", shlex.join(command))]
-        (process,) = look(ProcessReader(), evidence(attempt("a", None, calls=calls)), os.getpid())["a"]
-        assert process.command.endswith("time.sleep(600)")
+        seen: list[Process] = []
+
+        def found() -> bool:
+            seen[:] = look(ProcessReader(), evidence(attempt("a", None, calls=calls)), os.getpid())["a"]
+            return bool(seen)
+
+        poll_now(found)
+        assert [process.command.endswith("time.sleep(600)") for process in seen] == [True]
         poll_now(lambda: sleeps_in(pid) == "a timer")
         other = evidence(attempt("a", None, calls=[Call("Subprocess", "docker exec x")]))
         assert look(ProcessReader(), other, os.getpid())["a"] == []

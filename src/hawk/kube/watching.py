@@ -176,7 +176,7 @@ class Watch:
 
     async def _stream(self) -> None:
         query = {
-            "watch": "1",
+            "watch": "true",
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(_LIFE),
