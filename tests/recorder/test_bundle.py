@@ -108,7 +108,7 @@ def _write_workspace(run: RunDir) -> None:
 
 
 def _write_buffer(run: RunDir) -> None:
-    path = run.path / "buffer" / "hash" / "t.eval.1.db"
+    path = run.buffers / "hash" / "t.eval.1.db"
     path.parent.mkdir(parents=True)
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, data TEXT)")

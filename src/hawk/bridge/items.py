@@ -175,7 +175,9 @@ def _no_provider(model: str) -> str | None:
         return None
     of_package = sorted(name.removeprefix(f"{word}/") for name in known if name.startswith(f"{word}/"))
     if of_package:
-        return f"{word} is a package, not a model provider. It has: {listing(of_package)}. Say that as `name:`."
+        return (
+            f"{word} is a package, not a model provider. It has: {listing(of_package)}. Say that as `name:`."
+        )
     return f"there is no model provider {word!r}.{did_you_mean(word, offered)}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 from hawk.errors import StorageError
@@ -41,7 +42,7 @@ def make(run_base: Path, run_dir: RunDir, home: Path) -> Path:
             remedy="Set HAWK_RUN_BASE to a short directory, such as /tmp/hawk.",
         )
     data = home / "data"
-    shared = run_dir.path / "buffer"
+    shared = run_dir.buffers
     try:
         (data / "inspect_ai").mkdir(parents=True, exist_ok=True)
         shared.mkdir(exist_ok=True)
@@ -71,6 +72,11 @@ def clear(home: Path) -> None:
     for pattern in (RECORDER_SOCKET, "inspect_ai/control/*", "inspect_ai/acp/*"):
         for file in data.glob(pattern):
             file.unlink(missing_ok=True)
+
+
+def drop_buffers(run_dir: RunDir) -> None:
+    """Remove what killed workers left in their buffers, once all of it is in logs: it can be large."""
+    shutil.rmtree(run_dir.buffers, ignore_errors=True)
 
 
 def remove(run_base: Path, run_dir: RunDir) -> None:

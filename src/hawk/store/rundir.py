@@ -169,6 +169,11 @@ class RunDir:
         return self.path / "stop"
 
     @property
+    def buffers(self) -> Path:
+        """The realtime buffers of all workers."""
+        return self.path / "buffer"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 

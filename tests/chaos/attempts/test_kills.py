@@ -238,13 +238,14 @@ def test_what_only_the_buffer_holds_is_kept_though_its_process_has_a_namesake(st
     stage.system.kill_server()
     kill(stage.system.supervisor("namesake"))
     kill_workers(stage, "namesake")
-    for file in (stage.system.run_dir("namesake").path / "buffer").glob("*/*.eval.*"):
+    for file in stage.system.run_dir("namesake").buffers.glob("*/*.eval.*"):
         log, _, rest = file.name.rpartition(".eval.")
         file.rename(file.with_name(f"{log}.eval.{os.getpid()}.{rest.partition('.')[2]}"))
     stage.system.start()
     end = stage.system.finish("namesake")
     assert (end.status, stage.outcomes("namesake")) == ("complete", {"a/1": "pass", "b/1": "fail"})
     check_nothing_ran_again(stage, "namesake", before, stage.results("namesake"))
+    assert not stage.system.run_dir("namesake").buffers.exists()
 
 
 def test_a_pass_stops_siblings_though_its_worker_died_meanwhile(stage: Stage) -> None:

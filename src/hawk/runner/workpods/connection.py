@@ -141,7 +141,7 @@ class Connection:
         (self._home / "heartbeat.json").unlink(missing_ok=True)
 
     async def _mirror(self, mux: Mux) -> None:
-        mirror, channel = Mirror(self._run_dir.path / "buffer"), await mux.open(Stream.BUFFERS)
+        mirror, channel = Mirror(self._run_dir.buffers), await mux.open(Stream.BUFFERS)
         loop = asyncio.get_running_loop()
         rows: AsyncIterator[Rows] = heard(channel, Rows, LONGEST)
         async for news in rows:

@@ -312,7 +312,7 @@ class WorkerPod:
             self._changed.notify_all()
 
     async def _buffers(self, channel: Channel) -> None:
-        buffers = Buffers(self._run_dir.path / "buffer")
+        buffers = Buffers(self._run_dir.buffers)
         while True:
             for news in await asyncio.to_thread(lambda: list(buffers.news())):
                 await tell(channel, news)

@@ -202,7 +202,7 @@ def _results(run: RunDir, *, transcripts: bool) -> Found:
 def _transcripts(run: RunDir, redact: Redact) -> Found:
     for path in reversed(list_logs(run.logs)):
         yield Item(f"logs/{path.name}", log_without_secrets(path, redact), redacted=True)
-    for path in sorted((run.path / "buffer").glob("*/*.db")):
+    for path in sorted(run.buffers.glob("*/*.db")):
         name = path.relative_to(run.path).as_posix()
         yield Item(name, buffer_without_secrets(path, redact), redacted=True)
     for path in sorted(attempts_folder(run).glob(f"*/*/{WORKSPACE}")):

@@ -70,7 +70,7 @@ def read(place: Place, log: LogSamples | None = None) -> Found:
                 return Found(record, True)
     except LogUnreadable as ex:
         problem = ex.message if place.status else None
-    for db in buffers(place.run.path / "buffer", place.log or None):
+    for db in buffers(place.run.buffers, place.log or None):
         buffered = read_buffered(db, place.sample_id, place.epoch)
         if buffered is not None and buffered.uuid == place.uuid:
             buffered.has_sandbox = has_sandbox
