@@ -303,7 +303,7 @@ class Supervisor:
         self.book.use_models(self.models.use)
         self.book.finish(instruction, list(self.workers.values()), self.machine)
         if self.book.snapshot is not None:
-            if all(task.eval_status == "success" for task in self.book.snapshot.tasks):
+            if {task.eval_status for task in self.book.snapshot.tasks} == {"success"}:
                 datahome.drop_buffers(self.run_dir)
             self.watchdog.ended(self.book.snapshot.status, self.diagnostician.verdicts)
         self.finished = True
