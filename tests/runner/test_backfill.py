@@ -27,7 +27,7 @@ from hawk.core.attempts.results import Check, Failure, Outcome, Pair, Result, Us
 from hawk.core.plan import Plan, PlanTask
 from hawk.core.status import AttemptKey
 from hawk.runner.backfill import write_missing
-from hawk.runner.worker import Share
+from hawk.runner.workerhome import Share
 from hawk.store.attempts import EARLIER, RESULT, attempt_directory, read_results, write_result
 from hawk.store.rundir import RunDir, write_json
 

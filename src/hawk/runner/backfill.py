@@ -24,7 +24,7 @@ from hawk.runner import rows
 from hawk.runner.records import result_of
 from hawk.runner.rescore import Source, excluded_without_result, write_carried, write_excluded
 from hawk.runner.wire import RUN
-from hawk.runner.worker import Share, directory
+from hawk.runner.workerhome import Share, directory
 from hawk.store.attempts import EARLIER, RESULT, attempt_directory, read_results, write_result
 from hawk.store.locks import holder
 from hawk.store.rundir import RunDir, read_json

@@ -24,7 +24,7 @@ from hawk.core.snapshot import SandboxFacts
 from hawk.errors import HawkError, StorageError
 from hawk.runner.gate import Gate, PairKey, pairs_of
 from hawk.runner.records import result_of
-from hawk.runner.worker import Share
+from hawk.runner.workerhome import Share
 from hawk.sandbox.export import Exported, export_workspace
 from hawk.sandbox.pod.provider import PodSandbox
 from hawk.sandbox.provider import BubblewrapSandbox

@@ -21,7 +21,7 @@ from hawk.runner.models import ModelAccess
 from hawk.runner.planner import make_plan
 from hawk.runner.processes import Worker, Zygote, sweep
 from hawk.runner.wire import ENUMERATE, RUN, ForkRequest
-from hawk.runner.worker import Share, directory
+from hawk.runner.workerhome import Share, directory
 from hawk.runner.workpods.starting import WorkerPods
 from hawk.store.locks import holder
 from hawk.store.marks import marks

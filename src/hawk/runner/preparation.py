@@ -14,7 +14,7 @@ from hawk.runner.book import Book
 from hawk.runner.environment import EnvironmentBuild
 from hawk.runner.launch import Launcher
 from hawk.runner.processes import Reaper, Worker, describe_status, sweep
-from hawk.runner.worker import Exit
+from hawk.runner.workerhome import Exit
 from hawk.store.rundir import JobSpec, RunDir, read_json
 
 

@@ -20,7 +20,7 @@ from hawk.core.plan import Plan, PlanTask
 from hawk.errors import ConfigError, StorageError
 from hawk.runner.evidence import Evidence, Key, ours_of, provider_of
 from hawk.runner.rescore import Source
-from hawk.runner.worker import Share
+from hawk.runner.workerhome import Share
 from hawk.sandbox.pod.provider import PodSandbox
 from hawk.sandbox.provider import BubblewrapSandbox
 from hawk.sandbox.restore import RestoreError, restore_workspace

@@ -38,7 +38,7 @@ from hawk.runner.models import ModelAccess
 from hawk.runner.preparation import Preparation
 from hawk.runner.processes import Reaper, Wakeup, Worker, Zygote, become_subreaper, describe_status, sweep
 from hawk.runner.watchdog import Watchdog
-from hawk.runner.worker import Exit
+from hawk.runner.workerhome import Exit
 from hawk.store import stoprequests
 from hawk.store.attempts import sweep_drafts
 from hawk.store.locks import hold

@@ -14,45 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
 from hawk.config.upstreams import TOKEN_VARIABLE, URL_VARIABLE
 from hawk.core.plan import Limits
 from hawk.runner.wire import ENUMERATE, ForkRequest
+from hawk.runner.workerhome import Exit, Share, directory
 from hawk.store import actions
 from hawk.store.locks import hold
 from hawk.store.rundir import JobSpec, RunDir, read_json, write_json
-
-
-class Exit(msgspec.Struct, omit_defaults=True):
-    """How a worker ended, in its own words (`exit.json`); missing when it was killed.
-
-    Attributes:
-        code: Exit code: 0 done, 1 failed, 2 the eval set itself is wrong, 130 interrupted.
-        reason: One line.
-        kind: Class of the exception, or empty.
-        remedy: What to do about it, or empty.
-    """
-
-    code: int
-    at: str
-    reason: str = ""
-    kind: str = ""
-    remedy: str = ""
-
-
-class Share(msgspec.Struct):
-    """`worker.json`: what a worker was told to run; `slots` attempts at once."""
-
-    identifiers: tuple[str, ...]
-    started_at: str
-    generation: int = 1
-    slots: int = 0
-
-
-def directory(run_dir: RunDir, mode: str, index: int) -> Path:
-    """Where a worker keeps what it produces."""
-    return run_dir.path / "workers" / (ENUMERATE if mode == ENUMERATE else str(index))
 
 
 def main(request: ForkRequest) -> NoReturn:

@@ -116,6 +116,7 @@ class Bench:
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng = rng
+        self._words: set[str] = set()
         self.folder = folder
         self.gate = folder / "gate"
         self.gate.mkdir(parents=True)
@@ -141,7 +142,11 @@ class Bench:
 
     def word(self) -> str:
         """A name that was not there before."""
-        return f"{self.rng.choice(_WORDS)}{self.rng.choice(_WORDS)}{self.rng.randrange(100)}"
+        while True:
+            word = f"{self.rng.choice(_WORDS)}{self.rng.choice(_WORDS)}{self.rng.randrange(100)}"
+            if word not in self._words:
+                self._words.add(word)
+                return word
 
     def between(self, low: float, high: float) -> float:
         return round(self.rng.uniform(low, high), 2)

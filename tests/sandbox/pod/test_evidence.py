@@ -14,7 +14,7 @@ from hawk.runner import evidence, restoring
 from hawk.runner.evidence import Evidence
 from hawk.runner.rescore import Source
 from hawk.runner.restoring import Rescored
-from hawk.runner.worker import Share
+from hawk.runner.workerhome import Share
 from hawk.sandbox.pod import workspace
 from hawk.sandbox.pod.provider import PodSandbox
 from hawk.store.attempts import WORKSPACE, attempt_directory, write_result

@@ -17,7 +17,7 @@ from hawk.link.mux import Channel, Mux
 from hawk.link.shares import WorkerShare
 from hawk.runner import datahome
 from hawk.runner.wire import RUN
-from hawk.runner.worker import Share, directory
+from hawk.runner.workerhome import Share, directory
 from hawk.runner.workpods.buffers import Mirror
 from hawk.runner.workpods.files import StandInFiles
 from hawk.runner.workpods.messages import Begin, Done, Phase, Rows, Signal, State, Stream, heard, say

@@ -37,7 +37,7 @@ from hawk.runner.pod_files import unpack_source
 from hawk.runner.pod_link import listener
 from hawk.runner.processes import Worker, Zygote, become_subreaper
 from hawk.runner.wire import RUN, ForkRequest
-from hawk.runner.worker import directory
+from hawk.runner.workerhome import directory
 from hawk.runner.workpods.buffers import PERIOD, Buffers
 from hawk.runner.workpods.children import Children
 from hawk.runner.workpods.files import PodFiles

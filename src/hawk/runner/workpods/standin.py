@@ -30,7 +30,7 @@ from hawk.kube.api import Cluster, connect
 from hawk.link.frames import LinkLost
 from hawk.runner.processes import KILL
 from hawk.runner.wire import RUN
-from hawk.runner.worker import Exit, directory
+from hawk.runner.workerhome import Exit, directory
 from hawk.runner.workpods.connection import Connection
 from hawk.runner.workpods.messages import TOLD_TO_END, Begin, Phase, State
 from hawk.runner.workpods.pods import CONTAINER, GENTLE, Owner, Pods, for_want_of_room, read_template
