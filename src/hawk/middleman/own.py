@@ -175,7 +175,9 @@ class OwnPaths:
         _only(request, "GET", "HEAD", "DELETE")
         principal = self._claimed(request, target)
         if request.method == "DELETE":
-            return reply({"closed": self._house.revoke(principal.job)})
+            closed = self._house.revoke(principal.job)
+            await self._house.spans.write()  # a runner that ends says of them what became of the job
+            return reply({"closed": closed})
         self._house.job(principal)
         return reply({**status.job(self._house, principal.job), "instance": self._house.instance})
 

@@ -121,6 +121,7 @@ class SpanWriter:
         self._spend: dict[str, Spend] = {}
         self._count = 0
         self._lost = 0
+        self._writing = asyncio.Lock()
 
     @property
     def lost(self) -> int:
@@ -146,6 +147,11 @@ class SpanWriter:
         """Write again and again, until canceled; `flush` then writes the rest."""
         while True:
             await asyncio.sleep(PERIOD)
+            await self.write()
+
+    async def write(self) -> None:
+        """Write what there is now; it can be read afterwards."""
+        async with self._writing:
             if self._count or (self._elsewhere is not None and self._elsewhere.behind):
                 try:
                     await asyncio.to_thread(self._write_all, *self._taken())
