@@ -25,7 +25,13 @@ pytestmark = [
 WITH_TOOLS = {"inspect_tools": True}
 
 AGENT = """
-import json, sys, urllib.request
+import json, socket, time, urllib.request
+
+for _ in range(600):  # Inspect does not wait until its proxy listens
+    with socket.socket() as door:
+        if door.connect_ex(("localhost", 13131)) == 0:
+            break
+    time.sleep(0.05)
 
 def ask(messages):
     body = json.dumps({"model": "inspect", "messages": messages}).encode()
