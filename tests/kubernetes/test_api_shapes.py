@@ -5,9 +5,8 @@ It knows no controllers, so that nothing runs in it; `tests.kube.fake` runs comm
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from hawk.kube.access import Access
 from hawk.kube.api import Cluster
 from hawk.kube.kinds import KINDS
 from hawk.kube.watching import Watch
+from tests.kube.test_watching import until
 
 kmock = pytest.importorskip("kmock")
 
@@ -30,7 +30,7 @@ async def pair() -> AsyncIterator[tuple[Any, Cluster]]:
     """The server, which knows every kind of ours, and a client."""
     async with kmock.KubernetesEmulator() as emulator, kmock.Server(emulator):
         for name, kind in KINDS.items():
-            emulator.resources[f"{kind.group + '/' if kind.group else ''}{kind.version}/{kind.plural}"] = {
+            emulator.resources[f"{kind.api_version}/{kind.plural}"] = {
                 "kind": name,
                 "namespaced": kind.namespaced,
                 "verbs": {"get", "list", "watch", "create", "delete", "patch", "update"},
@@ -51,7 +51,7 @@ async def test_every_kind_is_made_read_changed_and_deleted_where_it_lives(
     emulator, cluster = pair
     assert await cluster.get(kind, "a") is None
     made = await cluster.create(thing(kind, x="1"))
-    assert (made["kind"], made["apiVersion"]) == (kind, _api_version(kind))
+    assert (made["kind"], made["apiVersion"]) == (kind, KINDS[kind].api_version)
     await cluster.patch(kind, "a", {"metadata": {"labels": {"x": "2"}}})
     found = await cluster.get(kind, "a")
     assert found is not None
@@ -80,7 +80,7 @@ async def test_a_watch_begins_with_what_is_there_and_follows(pair: tuple[Any, Cl
     emulator[kmock.action("watch")][:1] << tuple({"type": kind, "object": item} for kind, item in changes)
     watch = await Watch(cluster, "Pod").start()
     assert watch.named("a") is not None
-    await _until(watch, lambda: len(emulator[kmock.action("watch")]) == 2)
+    await until(watch, lambda: len(emulator[kmock.action("watch")]) == 2)
     assert [item["metadata"]["name"] for item in watch.objects.values()] == [
         "b",
         "a",
@@ -106,17 +106,6 @@ async def test_a_watch_that_is_too_old_lists_again(pair: tuple[Any, Cluster]) ->
     await cluster.create(thing("Pod", "a"))
     watch = await Watch(cluster, "Pod").start()
     await cluster.create(thing("Pod", "b"))
-    await _until(watch, lambda: watch.named("b"))
+    await until(watch, lambda: watch.named("b"))
     assert len(emulator[kmock.action("list")]) == 2
     await watch.close()
-
-
-def _api_version(kind: str) -> str:
-    group, version = KINDS[kind].group, KINDS[kind].version
-    return f"{group}/{version}" if group else version
-
-
-async def _until(watch: Watch, what: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
-        while not what():
-            await watch.change(0.2)
