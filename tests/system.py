@@ -216,6 +216,15 @@ class System:
 
         return until(f"{job_id} has ended", ended, timeout)
 
+    def uuid_of(self, job_id: str, sample_id: str = "s0") -> str:
+        """The uuid of an attempt at a sample, once one runs whose uuid is known."""
+
+        def found() -> str | None:
+            samples = (sample for task in self.status(job_id).tasks for sample in task.samples)
+            return next((s.uuid for s in samples if s.phase == "running" and s.id == sample_id), None)
+
+        return until(f"an attempt at {sample_id} runs and has a uuid", found)
+
     def lines(self, job_id: str, word: str) -> list[str]:
         """Names of attempts that wrote `begin` or `done` into the ledger, in order."""
         try:

@@ -104,14 +104,14 @@ def _local(base: Path) -> Iterator[Pods]:
         system.stop()
 
 
-def test_stops_reach_the_pod_and_are_acknowledged(dialled: Pods) -> None:
+def test_stops_reach_the_pod_and_are_acknowledged(dialled: Pods, tmp_path: Path) -> None:
     system, job = dialled, "stopped"
-    system.submit(job, seconds=5.0)
+    system.submit(job, gate=tmp_path / "never")
     system.pod(job)
-    until("all run", lambda: system.status(job).progress.running == TOTAL)
-    sample = system.status(job).tasks[0].samples[0]
+    until("all run", lambda: len(system.lines(job, "begin")) == TOTAL)
+    uuid = system.uuid_of(job, "s1")
     asked = time.monotonic()
-    system.hawk("stop", job, "--sample", str(sample.uuid))
+    system.hawk("stop", job, "--sample", uuid)
     journal = system.run_dir(job).journal
     acknowledged = until("one stop is known", lambda: [e for e in journal() if e.state == "acknowledged"])
     assert len(acknowledged) == 1

@@ -89,14 +89,7 @@ def test_a_resume_never_shows_less_than_had_completed(system: System) -> None:
 def test_one_sample_can_be_stopped(system: System) -> None:
     system.submit("one", seconds=1.5)
     begun(system, "one")
-
-    def target() -> str | None:
-        rows = [
-            s for t in system.status("one").tasks for s in t.samples if s.phase == "running" and s.id == "s3"
-        ]
-        return rows[0].uuid if rows else None
-
-    uuid = until("a sample with a uuid", target)
+    uuid = system.uuid_of("one", "s3")
     assert stop(system, "one", uuid=uuid)
     end = system.finish("one")
     assert (end.progress.completed, end.progress.limit) == (TOTAL - 1, 1)

@@ -61,9 +61,9 @@ def test_an_attempt_that_has_not_started_says_what_its_sandbox_waits_for(
     queued = SampleRow("s", 1, "queued", last_activity_at=now.timestamp() - 7, events=1)
     assert queued.begun
     shown = in_flight(
-        queued, None, [], now=now, http_retries=0, outcomes="", sandbox=sandbox, awaited=awaited
+        queued, None, [], now=now, uuid="u", http_retries=0, outcomes="", sandbox=sandbox, awaited=awaited
     )
-    assert (shown.phase, shown.idle_seconds) == (SamplePhase.INIT, 7.0)
+    assert (shown.phase, shown.uuid, shown.idle_seconds) == (SamplePhase.INIT, "u", 7.0)
     assert shown.activity == Activity(ActivityType.SANDBOX, detail, "2026-01-01T11:59:53+00:00")
 
 
@@ -76,7 +76,9 @@ def test_a_clock_that_was_set_back_makes_no_time_negative() -> None:
     now = datetime.fromisoformat(NOON)
     later = now.timestamp() + 3600
     running = SampleRow("s", 1, "running", started_at=later, last_activity_at=later, total_time=0.5)
-    shown = in_flight(running, None, [], now=now, http_retries=0, outcomes="", sandbox=None, awaited=None)
+    shown = in_flight(
+        running, None, [], now=now, uuid=None, http_retries=0, outcomes="", sandbox=None, awaited=None
+    )
     assert (shown.idle_seconds, shown.total_time) == (0.0, 0.5)
     summary = SampleSummary("s", 1, started_at="2026-01-01T13:00:00+00:00")
     assert unreachable(summary, [], None, "", now, None).idle_seconds == 0.0

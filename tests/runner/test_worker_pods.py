@@ -40,14 +40,14 @@ def test_a_job_whose_workers_have_pods_leaves_what_any_job_leaves(
     until("it runs", lambda: system.lines(job, "begin"))
     status = until("it is seen to run", lambda: s if (s := system.status(job)).progress.running else None)
     assert len(status.workers) == 2
-    assert len(kubelet.pods()) == 2
+    assert len(kubelet.pods(job)) == 2
     stacks = until("its stacks are there", lambda: stacks_of(system, job))
     assert "in_steps" in stacks
-    assert kubelet.cut() == 2
+    assert kubelet.cut(job) == 2
     gate.touch()
     assert system.ended(job) == 0
     check_end(system, job)
-    assert kubelet.pods() == []
+    assert kubelet.pods(job) == []
     results, _ = read_results(system.run_dir(job))
     assert {result.worker for result in results} == {0, 1}
     here = RunDir(runner.root / "runs" / job)
@@ -58,14 +58,15 @@ def test_a_job_whose_workers_have_pods_leaves_what_any_job_leaves(
             assert (here.path / name / file).read_bytes() == (there / file).read_bytes(), file
 
 
-def test_a_stop_reaches_workers_in_pods_and_nothing_is_left(place: tuple[Pods, WorkerPods]) -> None:
+def test_a_stop_reaches_workers_in_pods_and_nothing_is_left(
+    place: tuple[Pods, WorkerPods], tmp_path: Path
+) -> None:
     system, kubelet = place
     job = "pods-stopped"
-    system.submit(job, seconds=5.0, config=PODS)
+    system.submit(job, gate=tmp_path / "never", config=PODS)
     kubelet.runner(system, job)
-    until("all run", lambda: system.status(job).progress.running == TOTAL)
-    sample = system.status(job).tasks[0].samples[0]
-    system.hawk("stop", job, "--sample", str(sample.uuid))
+    until("all run", lambda: len(system.lines(job, "begin")) == TOTAL)
+    system.hawk("stop", job, "--sample", system.uuid_of(job, "s1"))
     until(
         "it is acknowledged", lambda: [e for e in system.run_dir(job).journal() if e.state == "acknowledged"]
     )
@@ -73,7 +74,7 @@ def test_a_stop_reaches_workers_in_pods_and_nothing_is_left(place: tuple[Pods, W
     assert system.ended(job) == 0
     assert system.finish(job).status == "failed"
     assert len(system.lines(job, "done")) < TOTAL
-    assert kubelet.pods() == []
+    assert kubelet.pods(job) == []
 
 
 def test_whatever_of_it_is_killed_the_job_goes_on_and_repeats_nothing_that_was_finished(
@@ -85,19 +86,19 @@ def test_whatever_of_it_is_killed_the_job_goes_on_and_repeats_nothing_that_was_f
     runner = kubelet.runner(system, job)
     until("the first of each are safe", lambda: len(safe(system.run_dir(job))) == 4)
     before = system.completed(job)
-    first, second = sorted(kubelet.pods())
+    first, second = sorted(kubelet.pods(job))
     kubelet.kill(first, "OOMKilled")
     kubelet.evict(second)
     until("the others begin again", lambda: len(system.lines(job, "begin")) == TOTAL + 12)
     exits = {e.subject: e.reason for e in system.run_dir(job).journal() if e.state == "exited"}
     assert exits["0"].startswith("its pod ran out of memory (OOMKilled")
     assert exits["1"] == "its pod was deleted by somebody"
-    third, fourth = sorted(kubelet.pods())
+    third, fourth = sorted(kubelet.pods(job))
     kill(
         holder(system.run_dir(job).worker(0) / "lock")
     )  # what stands for it beside the supervisor, with no time to delete its pod
     until("its attempts begin again", lambda: len(system.lines(job, "begin")) == TOTAL + 18)
-    pods = sorted(kubelet.pods())
+    pods = sorted(kubelet.pods(job))
     assert {first, second, third}.isdisjoint(pods)
     assert (len(pods), fourth in pods) == (2, True)
     runner.kill()
@@ -108,7 +109,7 @@ def test_whatever_of_it_is_killed_the_job_goes_on_and_repeats_nothing_that_was_f
     assert len(system.lines(job, "begin")) == TOTAL + 18
     check_end(system, job, before)
     assert states(system, job, "stalled") == []
-    assert kubelet.pods() == []
+    assert kubelet.pods(job) == []
     runner.remove()
 
 

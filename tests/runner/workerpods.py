@@ -86,9 +86,10 @@ class WorkerPods:
             **environ,
         )
 
-    def pods(self) -> list[str]:
-        """Names of the workers' pods that are in the cluster."""
-        return [name for _, name in self.fake.of("Pod")]
+    def pods(self, job_id: str) -> list[str]:
+        """Names of the pods that are in the cluster for a job's workers."""
+        pods = self.fake.of("Pod").items()
+        return [name for (_, name), pod in pods if pod["metadata"]["labels"]["hawk/job"] == job_id]
 
     def run_dir(self, index: int, job_id: str) -> RunDir:
         """What a worker's last pod had."""
@@ -104,11 +105,11 @@ class WorkerPods:
 
         self.cluster.do(end())
 
-    def cut(self) -> int:
-        """Break every connection to a pod. Returns how many there were."""
+    def cut(self, job_id: str) -> int:
+        """Break every connection to a pod of a job's. Returns how many there were."""
 
         async def end() -> int:
-            commands = [process for pod in self.pods() for process in self.fake.running.get(pod, ())]
+            commands = [process for pod in self.pods(job_id) for process in self.fake.running.get(pod, ())]
             for process in commands:
                 process.kill()
             return len(commands)

@@ -228,6 +228,22 @@ def test_attempts_whose_sandbox_is_being_made_are_in_flight_and_say_so(system: S
     assert (end.progress.completed, repeated(system.lines("starting", "begin"))) == (TOTAL, [])
 
 
+def test_an_attempt_can_be_stopped_while_its_sandbox_is_being_made(system: System) -> None:
+    services = {"db": {"inspect_tools": False, "ready": "sleep 8"}}
+    submit(system, "unready", {"services": services}, seconds=0.0)
+
+    def waiting() -> str | None:
+        return next((row.uuid for row in rows(system, "unready") if row.phase == "init" and row.uuid), None)
+
+    uuid = until("one that waits for its sandbox has a uuid", waiting)
+    assert "as soon as it starts" in system.hawk("stop", "unready", "--sample", uuid).stderr
+    end = system.finish("unready")
+    stopped = next(row for task in end.tasks for row in task.samples if row.uuid == uuid)
+    assert (stopped.limit, end.progress.completed, end.progress.limit) == ("operator", TOTAL - 1, 1)
+    ran = f"{stopped.id}/{stopped.epoch}"
+    assert not [line for line in system.lines("unready", "ran") if line.endswith(ran)]
+
+
 def test_a_setup_that_fails_is_the_reason_of_the_job(system: System) -> None:
     submit(system, "wrong", {"setup": {"script": "echo out of paint >&2; exit 3"}})
     end = system.finish("wrong")

@@ -17,7 +17,7 @@ from inspect_ai.log._samples import ActiveSample, _sample_active, active_samples
 
 from hawk.core.recorder.stacks import Who
 
-__all__ = ["PrerequisiteError", "attempt_of", "current_attempt", "http_retries", "on_task_start"]
+__all__ = ["PrerequisiteError", "attempt_of", "current_attempt", "http_retries", "on_task_start", "uuids"]
 
 
 _KNOWN = "_hawk_who"
@@ -49,15 +49,21 @@ def _name(active: ActiveSample) -> str:
 
 
 def http_retries() -> dict[str, int]:
-    """HTTP retries so far of each attempt in flight that had any, as `{"<sample id>/<epoch>@<eval id>": n}`.
+    """HTTP retries so far of each attempt in flight that had any, as `{"<sample id>/<epoch>@<eval id>": n}`."""
+    return {_name(row): row.http_retries for row in _in_flight() if row.http_retries}
 
-    Safe from another thread: a registry that changes meanwhile is read again by the next call.
-    """
+
+def uuids() -> dict[str, str]:
+    """The uuid of each attempt in flight, by the same name. The realtime buffer has it once its sandbox is there."""
+    return {_name(row): row.sample_uuid for row in _in_flight()}
+
+
+def _in_flight() -> list[ActiveSample]:
+    """Safe from another thread: a registry that changes meanwhile is read again by the next call."""
     try:
-        rows = list(active_samples())
+        return list(active_samples())
     except RuntimeError:
-        return {}
-    return {_name(row): row.http_retries for row in rows if row.http_retries}
+        return []
 
 
 def identifier_of(start: TaskStart) -> str:

@@ -258,6 +258,7 @@ class Collector:
                     buffered.get(row.key),
                     events,
                     now=now,
+                    uuid=heartbeat.uuids.get(name),
                     http_retries=heartbeat.http_retries.get(name, 0),
                     outcomes=reader.outcomes(*row.key) if reader else "",
                     sandbox=heartbeat.sandboxes.get(name),

@@ -28,6 +28,7 @@ class Heartbeat(Beat, omit_defaults=True):
         cpu: CPU seconds so far.
         open_files: File descriptors in use.
         http_retries: By `<sample id>/<epoch>@<eval id>`.
+        uuids: Of the attempts in flight, by the same.
         sandboxes: Those that live, by the same.
         sandbox_waits: What attempts wait for whose sandbox is being made, by the same.
         preparing: What is being made that sandboxes need, whichever.
@@ -38,6 +39,7 @@ class Heartbeat(Beat, omit_defaults=True):
     cpu: float = 0.0
     open_files: int = 0
     http_retries: dict[str, int] = msgspec.field(default_factory=dict)
+    uuids: dict[str, str] = msgspec.field(default_factory=dict)
     sandboxes: dict[str, SandboxFacts] = msgspec.field(default_factory=dict)
     sandbox_waits: dict[str, str] = msgspec.field(default_factory=dict)
     preparing: str | None = None

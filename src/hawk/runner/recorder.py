@@ -147,6 +147,7 @@ class Recorder:
             cpu=round(times.user + times.system, 1),
             open_files=sum(1 for _ in os.scandir("/proc/self/fd")),
             http_retries=live.http_retries(),
+            uuids=live.uuids(),
             sandboxes=registry.facts(),
             sandbox_waits=registry.waits(),
             preparing=registry.work(),

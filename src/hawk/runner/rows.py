@@ -74,6 +74,7 @@ def in_flight(
     events: list[EventBrief],
     *,
     now: datetime,
+    uuid: str | None,
     http_retries: int,
     outcomes: str,
     sandbox: SandboxFacts | None,
@@ -84,6 +85,7 @@ def in_flight(
     Args:
         buffered: What the realtime buffer knows of it.
         events: Its last events.
+        uuid: What its worker calls it, for as long as the buffer does not know it.
         http_retries: HTTP calls of its that were retried so far.
         outcomes: How its last model calls ended, newest last.
         sandbox: Its sandbox, once there is one.
@@ -95,7 +97,7 @@ def in_flight(
         id=str(row.sample_id),
         epoch=row.epoch,
         attempt=row.epoch,
-        uuid=buffered.uuid if buffered else None,
+        uuid=buffered.uuid if buffered else uuid,
         phase=phase,
         retries=row.retries,
         started_at=iso(row.started_at),

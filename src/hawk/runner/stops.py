@@ -74,11 +74,12 @@ def stop_sample(workers: dict[int, Worker], book: Book, asked: StopRequest) -> t
     if worker is None:
         return False, "no worker runs it now"
     try:
-        ControlSocket(worker.data_home).cancel_sample(
+        answer = ControlSocket(worker.data_home).cancel_sample(
             eval_id, sample.id, sample.epoch, _ASKED_OF_INSPECT[asked.action]
         )
     except ControlError as ex:
         return False, f"its worker did not take it: {ex}"
     if asked.action is StopAction.ERROR and book.stopped_as_error is not None:
         book.stopped_as_error.add(asked.sample_uuid)
-    return True, f"{asked.action} {sample.id} attempt {sample.epoch}"
+    said = answer.get("reason")
+    return True, f"{asked.action} {sample.id} attempt {sample.epoch}{f' ({said})' if said else ''}"
