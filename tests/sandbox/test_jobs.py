@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hawk.core.snapshot import Sample
 from hawk.core.states import StopAction
 from tests.sandbox.jobs import TOTAL, Remains, keepers, rows, store, submit
 from tests.system import System, kill, repeated, running, until
@@ -232,16 +233,16 @@ def test_an_attempt_can_be_stopped_while_its_sandbox_is_being_made(system: Syste
     services = {"db": {"inspect_tools": False, "ready": "sleep 8"}}
     submit(system, "unready", {"services": services}, seconds=0.0)
 
-    def waiting() -> str | None:
-        return next((row.uuid for row in rows(system, "unready") if row.phase == "init" and row.uuid), None)
+    def waiting() -> Sample | None:
+        return next((row for row in rows(system, "unready") if row.phase == "init" and row.uuid), None)
 
-    uuid = until("one that waits for its sandbox has a uuid", waiting)
-    assert "as soon as it starts" in system.hawk("stop", "unready", "--sample", uuid).stderr
+    one = until("one that waits for its sandbox has a uuid", waiting)
+    name = f"{one.id}/{one.epoch}"
+    assert "as soon as it starts" in system.hawk("stop", "unready", "--sample", name).stderr
     end = system.finish("unready")
-    stopped = next(row for task in end.tasks for row in task.samples if row.uuid == uuid)
+    stopped = next(row for task in end.tasks for row in task.samples if row.uuid == one.uuid)
     assert (stopped.limit, end.progress.completed, end.progress.limit) == ("operator", TOTAL - 1, 1)
-    ran = f"{stopped.id}/{stopped.epoch}"
-    assert not [line for line in system.lines("unready", "ran") if line.endswith(ran)]
+    assert not [line for line in system.lines("unready", "ran") if line.endswith(name)]
 
 
 def test_a_setup_that_fails_is_the_reason_of_the_job(system: System) -> None:

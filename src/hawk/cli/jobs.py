@@ -34,7 +34,9 @@ def status(app: App, job_id: str | None, hours: float) -> None:
 
 @click.command(short_help="Stop an eval set or one sample, and keep the work so far.")
 @click.argument("eval_set_id", metavar="[ID]", required=False, shell_complete=complete_job)
-@click.option("--sample", metavar="UUID", help="Stop only this sample.")
+@click.option(
+    "--sample", metavar="UUID", help="Stop only this sample: its uuid, id, ID/ATTEMPT or TASK/ID/ATTEMPT."
+)
 @click.option(
     "--error",
     is_flag=True,
