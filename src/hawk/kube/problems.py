@@ -52,10 +52,14 @@ RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses after which the same request may work."""
 
 
-def error(reason: Reason, message: str, *, status: int = 0, **fields: Any) -> ClusterError:
-    """An error with the remedy that belongs to its reason."""
+def error(
+    reason: Reason, message: str, *, status: int = 0, remedy: str | None = None, **fields: Any
+) -> ClusterError:
+    """An error with its remedy; without one, with that which belongs to its reason."""
     text = one_line(message, LONGEST)
-    return ClusterError(text, remedy=REMEDIES.get(reason), status=status, reason=str(reason), **fields)
+    return ClusterError(
+        text, remedy=remedy or REMEDIES.get(reason), status=status, reason=str(reason), **fields
+    )
 
 
 def reason_of(ex: BaseException) -> str:
@@ -72,10 +76,22 @@ def refusal(status: int, body: Any, *, what: str) -> ClusterError:
     """
     said = body if isinstance(body, dict) else {}
     theirs = str(said.get("message") or (body if isinstance(body, str) else "") or f"HTTP {status}")
-    reason = _reason(status, str(said.get("reason", "")), theirs, said.get("details") or {})
+    details = said.get("details") or {}
     return error(
-        reason, f"The cluster refused to {what}: {theirs}", status=status, said=one_line(theirs, LONGEST)
+        _reason(status, str(said.get("reason", "")), theirs, details),
+        f"The cluster refused to {what}: {theirs}",
+        status=status,
+        remedy=_without_namespace(details) if status == 404 else None,
+        said=one_line(theirs, LONGEST),
     )
+
+
+def _without_namespace(details: dict[str, Any]) -> str | None:
+    """The remedy where it is the namespace that was not found."""
+    name = details.get("name")
+    if details.get("kind") != "namespaces" or not name:
+        return None
+    return f"Make it (kubectl create namespace {name} && kubectl apply -n {name} -k deploy/engine), or set HAWK_KUBE_NAMESPACE."
 
 
 def _reason(status: int, theirs: str, message: str, details: dict[str, Any]) -> Reason:

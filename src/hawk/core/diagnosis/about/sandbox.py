@@ -16,7 +16,7 @@ SANDBOX: Table = {
         "sandboxes can't be made",
         "Making a sandbox fails each time, so no attempt begins.",
         "The error with which attempts end before their agent runs.",
-        "Do what the message says; `hawk doctor` checks the machine",
+        "Do what the message says; `hawk doctor` checks the machine, with `--engine kubernetes` the namespace",
         "hawk doctor",
         Who.OPERATOR,
     ),
