@@ -12,10 +12,12 @@ import logging
 import os
 import ssl
 import sys
+import tempfile
 import threading
 import time
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +35,8 @@ _PACKAGE = "kubernetes_asyncio"
 logging.getLogger(_PACKAGE).addHandler(logging.NullHandler())
 _lock = threading.Lock()
 _loaders: SimpleNamespace | None = None
+_made: ContextVar[list[str] | None] = ContextVar("hawk_key_files", default=None)
+"""Files that the load that is going on has made."""
 
 
 @dataclass
@@ -69,11 +73,11 @@ class Access:
         if self._loader is None:
             return False
         before = dict(self._settings.api_key), self._settings.cert_file
-        with contextlib.suppress(Exception):  # a token that can't be renewed now may be good for a while yet
+        # a token that can't be renewed now may be good for a while yet
+        with contextlib.suppress(Exception), _key_files():
             await _load(self._loader, self._settings)
             if self._settings.cert_file != before[1] or self.ssl is None:
                 self.ssl = _context(self._settings)
-        _forget_keys()
         return True
 
 
@@ -100,14 +104,13 @@ async def find_access(context: str | None = None, namespace: str | None = None) 
             loader, own = _from_pod(loaders, environ)
         else:
             raise error(Reason.NO_CONFIG, f"There is no kubeconfig: {files} is not there.")
-        await _load(loader, settings)
-        tls = _context(settings) if settings.host.startswith("https") else None
+        with _key_files():
+            await _load(loader, settings)
+            tls = _context(settings) if settings.host.startswith("https") else None
     except ClusterError:
         raise
     except Exception as ex:
         raise error(Reason.NO_CONFIG, f"The cluster's configuration can't be used: {_said(ex)}") from ex
-    finally:
-        _forget_keys()
     return Access(
         settings.host.rstrip("/"),
         chosen or own or "default",
@@ -182,7 +185,10 @@ def _import_loaders() -> SimpleNamespace:
 
 def _modules() -> SimpleNamespace:
     names = ("kube_config", "incluster_config")
-    return SimpleNamespace(**{name: importlib.import_module(f"{_PACKAGE}.config.{name}") for name in names})
+    found = SimpleNamespace(**{name: importlib.import_module(f"{_PACKAGE}.config.{name}") for name in names})
+    files = found.kube_config.FileOrData
+    files._create_temp_file_with_content = _writer(files._create_temp_file_with_content)
+    return found
 
 
 def _from_files(loaders: SimpleNamespace, files: str, context: str | None) -> tuple[Any, str | None]:
@@ -247,7 +253,35 @@ def _context(settings: _Settings) -> ssl.SSLContext:
     return tls
 
 
-def _forget_keys() -> None:
-    """Remove the loaders' temporary files: keys of the kubeconfig, which a killed process would leave behind."""
-    if _loaders is not None:
-        _loaders.kube_config._cleanup_temp_files()
+@contextlib.contextmanager
+def _key_files() -> Iterator[None]:
+    """Remove the files that a load makes as soon as it is done: a killed process would leave the kubeconfig's keys."""
+    made: list[str] = []
+    outer = _made.set(made)
+    try:
+        yield
+    finally:
+        _made.reset(outer)
+        for name in made:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+
+
+def _writer(theirs: Callable[[Any, str | bytes], str]) -> Callable[[Any, str | bytes], str]:
+    """Makes the loaders write a load's keys into files of its own.
+
+    By themselves they share them in the whole process, and one thread would remove what another is about to read.
+    """
+
+    def write(data: Any, content: str | bytes) -> str:
+        made = _made.get()
+        if made is None:  # somebody else uses the package
+            return theirs(data, content)
+        name: str
+        descriptor, name = tempfile.mkstemp(dir=data._temp_file_path)
+        made.append(name)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        return name
+
+    return write
