@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.commandline import EXAMPLES, CommandLine, command_line
+from tests.system import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -66,8 +67,15 @@ def test_what_the_model_said_is_what_was_recorded(
 
 
 def test_every_request_was_replayed_and_none_needed_a_key(demo: tuple[CommandLine, str]) -> None:
-    [spans] = (Path(demo[0].environ["HAWK_HOME"]) / "runs").glob("*/spans/middleman.jsonl")
-    requests = [json.loads(line) for line in spans.read_text().splitlines()]
+    runs = Path(demo[0].environ["HAWK_HOME"]) / "runs"
+
+    def lines() -> list[str]:
+        return [
+            line for spans in runs.glob("*/spans/middleman.jsonl") for line in spans.read_text().splitlines()
+        ]
+
+    until("all are written down", lambda: len(lines()) >= 48)
+    requests = [json.loads(line) for line in lines()]
     assert len(requests) == 48
     assert all(request["replayed"] and request["status"] == 200 for request in requests)
 

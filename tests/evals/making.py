@@ -83,7 +83,7 @@ def shell(command: str) -> Agent:
     """An agent that runs one command, which must succeed."""
 
     async def work(box: SandboxEnvironment) -> None:
-        done = await box.exec(["sh", "-c", command], timeout=30)
+        done = await box.exec(["sh", "-c", command], timeout=100)
         assert done.success, done.stderr
 
     return work

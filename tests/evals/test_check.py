@@ -129,7 +129,7 @@ def test_each_kind_of_wrong_has_its_line_and_the_exit_code_is_1(hawk: CommandLin
     judged = "return {'passed': (await sandbox.judge('good', 'text')).passed}"
     make(folder, "j-judged", **{"EVAL.py": python(judged), "solution/done": ""})
     write(folder, "k-broken", **{"PROMPT.md": "---\nsuit: x\n---\nDo it."})
-    run = hawk.run("eval", "check", folder, "--times", "2", timeout=100)
+    run = hawk.run("eval", "check", folder, "--times", "2", timeout=280)
     assert run.returncode == 1, run.stderr
     assert "Traceback" not in run.stderr
     lines = run.stdout.splitlines()

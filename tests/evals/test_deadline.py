@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from hawk.evals import deadline
 from hawk.evals.deadline import in_own_thread, stuck_threads
 
 WORD = contextvars.ContextVar("WORD", default="none")
@@ -66,18 +67,41 @@ async def test_blocking_work_does_not_block_the_loop() -> None:
 
 
 async def test_awaiting_work_is_cancelled_at_its_deadline() -> None:
-    ended = threading.Event()
+    began, ended = threading.Event(), threading.Event()
 
     async def work() -> None:
+        began.set()
         try:
             await asyncio.sleep(3600)
         finally:
             ended.set()
 
     with pytest.raises(TimeoutError):
-        await in_own_thread(work, 0.2, name="t")
-    await until(ended.is_set)
+        await in_own_thread(work, 1, name="t")
     await until(lambda: stuck_threads() == 0)
+    assert ended.is_set() is began.is_set()
+
+
+async def test_work_whose_thread_comes_after_its_deadline_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began, late = threading.Event(), threading.Event()
+    serve = deadline._Run.serve
+
+    def serve_late(run: deadline._Run[None]) -> None:
+        late.wait(60)
+        serve(run)
+
+    async def work() -> None:
+        began.set()
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(deadline._Run, "serve", serve_late)
+    with pytest.raises(TimeoutError):
+        await in_own_thread(work, 0.01, name="t")
+    late.set()
+    await until(lambda: stuck_threads() == 0)
+    assert not began.is_set()
 
 
 async def test_a_loop_that_never_awaits_is_interrupted() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.commandline import EXAMPLES, CommandLine, command_line
 from tests.sandbox.programs import needs
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(280), needs("python3", "curl")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(660), needs("python3", "curl")]
 
 SET = EXAMPLES / "folder-evals" / "eval-set.yaml"
 PASSES = {
@@ -44,7 +44,7 @@ def results(hawk: CommandLine) -> list[dict[str, Any]]:
 
 
 def test_every_pair_of_eval_and_experiment_has_its_attempts(hawk: CommandLine) -> None:
-    said = hawk.ok("eval-set", SET, "--runs", "2", "--parallel-attempts", "--wait", timeout=250)
+    said = hawk.ok("eval-set", SET, "--runs", "2", "--parallel-attempts", "--wait", timeout=600)
     assert "Complete" in said
     ended = sorted(results(hawk), key=lambda result: result["attempt"])
     found: dict[tuple[str, str], list[bool]] = {}
@@ -63,5 +63,5 @@ def test_every_pair_of_eval_and_experiment_has_its_attempts(hawk: CommandLine) -
 def test_a_part_of_it_can_be_chosen(hawk: CommandLine) -> None:
     chosen = ("--suite", "smoke", "--experiment", "careful", "--runs", "1")
     assert "1 eval: access-log" in hawk.ok("eval-set", SET, *chosen, "--check")
-    hawk.ok("eval-set", SET, *chosen, "--wait", timeout=250)
+    hawk.ok("eval-set", SET, *chosen, "--wait", timeout=600)
     assert [(r["pair"]["sample"], r["outcome"]) for r in results(hawk)] == [("access-log", "pass")]

@@ -14,7 +14,7 @@ from hawk.evals.scoring import score
 from tests.evals.making import boxes_of, make, python, scored, shell
 from tests.sandbox.programs import needs
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(110)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(240)]
 
 EXISTS = "#!/bin/sh\ntest -f done.txt\n"
 

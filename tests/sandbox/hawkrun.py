@@ -30,7 +30,7 @@ TEXTS = {
 
 
 def hawk(
-    *args: str | Path, stdin: str | bytes = b"", cwd: Path | None = None, timeout: float = 60
+    *args: str | Path, stdin: str | bytes = b"", cwd: Path | None = None, timeout: float = 240
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `hawk sandbox ARGS` with this process's environment."""
     return subprocess.run(

@@ -53,7 +53,7 @@ def left(store: LayerStore, part: str) -> list[str]:
     return sorted(path.name for path in (store.directory / part).iterdir())
 
 
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come true in time"

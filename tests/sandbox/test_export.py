@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from hawk.core import zstd
 from hawk.errors import StorageError
+from hawk.sandbox import export
 from hawk.sandbox.box import Box
 from hawk.sandbox.config import load
 from hawk.sandbox.errors import KeeperGoneError, KeeperRefusedError
@@ -103,15 +105,27 @@ async def test_what_can_not_be_kept_is_named_however_long_and_much(box: MakeBox,
     assert all(note.endswith(": a fifo") for note in told.skipped)
 
 
-async def test_the_loop_turns_meanwhile(box: MakeBox, tmp_path: Path) -> None:
-    left = await make(box, NOISE.format("noise", 50))
-    turns = 0
+@pytest.fixture
+def go_on(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Until it is set, nothing that is exported is packed, so that an export of many bytes does not end."""
+    event = threading.Event()
+
+    class Held(export.Packer):
+        def feed(self, data: bytes) -> bytes:
+            assert event.wait(100)
+            return super().feed(data)
+
+    monkeypatch.setattr(export, "Packer", Held)
+    return event
+
+
+async def test_the_loop_turns_meanwhile(box: MakeBox, tmp_path: Path, go_on: threading.Event) -> None:
+    left = await make(box, NOISE.format("noise", 20))
     exporting = asyncio.create_task(export_workspace(left, tmp_path / "x"))
-    while not exporting.done():
-        await asyncio.sleep(0.005)
-        turns += 1
-    assert (await exporting).bytes == 50 << 20
-    assert turns > 5
+    await asyncio.to_thread(until, "it is being written", lambda: any(names(tmp_path)))
+    assert not exporting.done()
+    go_on.set()
+    assert (await exporting).bytes == 20 << 20
 
 
 async def test_an_old_file_is_replaced(box: MakeBox, tmp_path: Path) -> None:
@@ -135,21 +149,27 @@ async def test_a_sandbox_that_is_gone_leaves_the_old_file(box: MakeBox, tmp_path
     assert (names(tmp_path), (tmp_path / "x").read_text()) == (["x"], "old")
 
 
-async def test_one_that_is_lost_meanwhile_leaves_nothing(box: MakeBox, tmp_path: Path) -> None:
-    left = await make(box, NOISE.format("noise", 300))
+async def test_one_that_is_lost_meanwhile_leaves_nothing(
+    box: MakeBox, tmp_path: Path, go_on: threading.Event
+) -> None:
+    left = await make(box, NOISE.format("noise", 20))
     exporting = asyncio.create_task(export_workspace(left, tmp_path / "x"))
     await asyncio.to_thread(until, "it is being written", lambda: any(names(tmp_path)))
     left.keeper.close()
+    go_on.set()
     with pytest.raises(KeeperGoneError):
         await exporting
     assert names(tmp_path) == []
 
 
-async def test_a_cancelled_export_leaves_nothing(box: MakeBox, tmp_path: Path) -> None:
-    left = await make(box, NOISE.format("noise", 300))
+async def test_a_cancelled_export_leaves_nothing(
+    box: MakeBox, tmp_path: Path, go_on: threading.Event
+) -> None:
+    left = await make(box, NOISE.format("noise", 20))
     exporting = asyncio.create_task(export_workspace(left, tmp_path / "x"))
     await asyncio.to_thread(until, "it is being written", lambda: any(names(tmp_path)))
     exporting.cancel()
+    go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await exporting
     assert names(tmp_path) == []

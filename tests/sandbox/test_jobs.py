@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from hawk.core.snapshot import Sample
 from hawk.core.states import StopAction
-from tests.sandbox.jobs import TOTAL, Remains, keepers, rows, store, submit
+from tests.sandbox.jobs import TOTAL, WAITS, Remains, keepers, let_go, open_gate, rows, store, submit
 from tests.system import System, kill, repeated, running, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("supported")]
@@ -34,7 +36,7 @@ def all_ran(system: System, job: str) -> Remains:
     return remains
 
 
-def nothing_is_left(remains: Remains, seconds: float = 10.0) -> None:
+def nothing_is_left(remains: Remains, seconds: float = 60.0) -> None:
     with contextlib.suppress(AssertionError):
         until("nothing is left", lambda: not remains.all(), seconds)
     assert remains.all() == []
@@ -72,37 +74,40 @@ def test_a_job_goes_on_and_nothing_is_left_of_its_dead_sandboxes(
     system: System, murder: Callable[[System, str], None]
 ) -> None:
     job = murder.__name__.replace("_", "-")
-    submit(system, job, ON_DISK)
+    submit(system, job, ON_DISK, gated=True)
     before = all_ran(system, job)
     murder(system, job)
+    open_gate(system, job)
     end = system.finish(job)
     assert (end.status, end.reason, end.progress.completed) == ("complete", None, TOTAL)
     nothing_is_left(before)
 
 
 def test_a_sandbox_outlives_its_supervisor(system: System) -> None:
-    submit(system, "adopted", ON_DISK, seconds=2.0)
-    before = all_ran(system, "adopted")
-    kept = keepers(system, "adopted")
-    kill(system.supervisor("adopted"))
-    until("it has another one", lambda: system.supervisor("adopted") is not None)
-    until("which looks after it", lambda: "adopted" in system.run_dir("adopted").journal_file.read_text())
-    assert keepers(system, "adopted") == kept
-    end = system.finish("adopted")
+    submit(system, "orphaned", ON_DISK, gated=True)
+    before = all_ran(system, "orphaned")
+    kept = keepers(system, "orphaned")
+    kill(system.supervisor("orphaned"))
+    journal = system.run_dir("orphaned").journal_file
+    until("another one looks after it", lambda: '"adopted"' in journal.read_text())
+    assert keepers(system, "orphaned") == kept
+    open_gate(system, "orphaned")
+    end = system.finish("orphaned")
     assert (end.status, end.progress.completed) == ("complete", TOTAL)
-    assert repeated(system.lines("adopted", "begin")) == []
+    assert repeated(system.lines("orphaned", "begin")) == []
     nothing_is_left(before)
 
 
 def test_what_everything_leaves_that_is_killed_at_once_is_gone_with_the_next_server(tmp_path: Path) -> None:
     with running(tmp_path) as own:
-        submit(own, "all", ON_DISK)
+        submit(own, "all", ON_DISK, gated=True)
         before = all_ran(own, "all")
         own.kill_server()
         kill_the_supervisor_and_workers(own, "all")
         until("the processes have ended", lambda: not own.processes("all"))
         assert keepers(own, "all") != {}
         assert list((store(own) / "scratch").iterdir()) != []
+        open_gate(own, "all")
         own.start()
         assert own.finish("all").progress.completed == TOTAL
         nothing_is_left(before)
@@ -110,7 +115,7 @@ def test_what_everything_leaves_that_is_killed_at_once_is_gone_with_the_next_ser
 
 def test_a_server_sweeps_also_when_no_job_is_left(tmp_path: Path) -> None:
     with running(tmp_path) as own:
-        submit(own, "gone", ON_DISK, seconds=20.0)
+        submit(own, "gone", ON_DISK, gated=True)
         before = all_ran(own, "gone")
         own.kill_server()
         kill_the_supervisor_and_workers(own, "gone")
@@ -122,9 +127,11 @@ def test_a_server_sweeps_also_when_no_job_is_left(tmp_path: Path) -> None:
 
 
 def test_one_killed_keeper_costs_its_attempts_one_try(system: System) -> None:
-    submit(system, "keeper", ON_DISK, command="sleep 3", retry_on_error=2)
+    hangs_once = "[ $GATE = open ] || sleep 3600"
+    submit(system, "keeper", ON_DISK, command=hangs_once, gated=True, retry_on_error=2)
     until("attempts run", lambda: len(system.lines("keeper", "begin")) >= TOTAL)
     before = Remains(system, "keeper")
+    open_gate(system, "keeper")
     kill_the_keepers(system, "keeper")
     end = system.finish("keeper")
     assert (end.status, end.progress.completed) == ("complete", TOTAL)
@@ -136,17 +143,17 @@ def test_one_killed_keeper_costs_its_attempts_one_try(system: System) -> None:
 
 
 def test_a_stop_leaves_nothing(system: System) -> None:
-    submit(system, "stopped", ON_DISK, command="sleep 60")
+    submit(system, "stopped", ON_DISK, command="sleep 3600")
     until("attempts run", lambda: len(system.lines("stopped", "begin")) >= TOTAL)
     before = Remains(system, "stopped")
     with system.client() as client:
-        assert client.stop("stopped", StopAction.SCORE, None).acknowledged
+        client.stop("stopped", StopAction.SCORE, None)
     assert system.finish("stopped").status == "complete"
     nothing_is_left(before)
 
 
 def test_deleting_a_running_job_leaves_nothing(system: System) -> None:
-    submit(system, "deleted", ON_DISK, seconds=30.0)
+    submit(system, "deleted", ON_DISK, gated=True)
     before = all_ran(system, "deleted")
     with system.client() as client:
         client.delete("deleted")
@@ -155,7 +162,7 @@ def test_deleting_a_running_job_leaves_nothing(system: System) -> None:
 
 
 def test_deleting_a_job_that_builds_a_layer_leaves_nothing(system: System) -> None:
-    submit(system, "building", {"setup": {"script": "sleep 60"}})
+    submit(system, "building", {"setup": {"script": "sleep 3600"}})
     until("it builds", lambda: list((store(system) / "building").glob("*/root/workspace")))
     before = Remains(system, "building")
     with system.client() as client:
@@ -171,15 +178,18 @@ def test_limits_that_are_hit_show_in_the_status_and_stay_there(system: System) -
         "for i in 1 2; do python3 -c 'bytearray(200 << 20)'; done; head -c 9000000 /dev/zero > /workspace/x"
     )
     limits = {"memory": "64m", "workspace": "4m"}
-    submit(system, "troubles", {"limits": limits}, command=command, seconds=4.0)
+    submit(system, "troubles", {"limits": limits}, command=command, gated=True)
 
     def hit() -> bool:
-        known = rows(system, "troubles")
-        return bool(known) and all(row.sandbox is not None and row.sandbox.troubles for row in known)
+        known = [row.sandbox for row in rows(system, "troubles")]
+        # That of what the command does last: no more will come.
+        return bool(known) and all(
+            sandbox is not None and "disk_full" in sandbox.troubles for sandbox in known
+        )
 
     until("it shows of attempts in flight", hit)
     flying = [row for row in rows(system, "troubles") if row.phase.in_flight]
-    assert flying
+    assert len(flying) == TOTAL
     for row in flying:
         assert row.sandbox is not None
         assert row.sandbox.label.endswith(".default")
@@ -187,6 +197,7 @@ def test_limits_that_are_hit_show_in_the_status_and_stay_there(system: System) -
         assert row.sandbox.lost is None
     seen = {(row.id, row.epoch): row.sandbox for row in flying}
     assert "disk_full" in system.hawk("watch", "troubles", "--no-follow").stdout
+    open_gate(system, "troubles")
     end = system.finish("troubles")
     assert end.progress.completed == TOTAL
     ended = {(row.id, row.epoch): row.sandbox for task in end.tasks for row in task.samples}
@@ -194,7 +205,7 @@ def test_limits_that_are_hit_show_in_the_status_and_stay_there(system: System) -
 
 
 def test_a_sandbox_that_is_lost_is_the_attempts_error(system: System) -> None:
-    submit(system, "lost", {"limits": {"wall_time": 1}}, command="sleep 30", retry_on_error=0)
+    submit(system, "lost", {"limits": {"wall_time": 1}}, command="sleep 3600", retry_on_error=0)
     end = system.finish("lost")
     assert end.progress.errored == TOTAL
     for row in (row for task in end.tasks for row in task.samples):
@@ -206,16 +217,19 @@ def test_a_sandbox_that_is_lost_is_the_attempts_error(system: System) -> None:
 
 
 def test_attempts_say_that_they_wait_for_their_sandboxs_setup(system: System) -> None:
-    submit(system, "slow", {"setup": {"script": "sleep 5"}}, seconds=0.0)
-    why = "building its sandbox's setup layer (script sleep 5)"
+    submit(system, "slow", {"setup": {"script": f": slowly\n{WAITS}"}})
+    why = "building its sandbox's setup layer (script : slowly)"
     until("they do", lambda: {row.reason for row in rows(system, "slow")} == {why})
     assert why in system.hawk("watch", "slow", "--no-follow").stdout
+    let_go(system, "setup.", 1)
     assert system.finish("slow").progress.completed == TOTAL
 
 
+NOT_YET_READY = {"db": {"inspect_tools": False, "ready": WAITS, "ready_timeout": 600}}
+
+
 def test_attempts_whose_sandbox_is_being_made_are_in_flight_and_say_so(system: System) -> None:
-    services = {"db": {"inspect_tools": False, "ready": "sleep 4"}}
-    submit(system, "starting", {"services": services}, seconds=0.0)
+    submit(system, "starting", {"services": NOT_YET_READY})
 
     def all_start() -> bool:
         said = [
@@ -225,20 +239,46 @@ def test_attempts_whose_sandbox_is_being_made_are_in_flight_and_say_so(system: S
 
     until("all start their sandboxes", all_start)
     assert "starting its sandbox" in system.hawk("watch", "starting", "--no-follow").stdout
+    let_go(system, ".db", TOTAL)
     end = system.finish("starting")
     assert (end.progress.completed, repeated(system.lines("starting", "begin"))) == (TOTAL, [])
 
 
+@contextlib.contextmanager
+def frozen(pids: list[int]) -> Iterator[None]:
+    """These processes do nothing meanwhile, as on a machine that has no time for them."""
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
 def test_an_attempt_can_be_stopped_while_its_sandbox_is_being_made(system: System) -> None:
-    services = {"db": {"inspect_tools": False, "ready": "sleep 8"}}
-    submit(system, "unready", {"services": services}, seconds=0.0)
+    submit(system, "unready", {"services": NOT_YET_READY})
 
     def waiting() -> Sample | None:
         return next((row for row in rows(system, "unready") if row.phase == "init" and row.uuid), None)
 
     one = until("one that waits for its sandbox has a uuid", waiting)
     name = f"{one.id}/{one.epoch}"
-    assert "as soon as it starts" in system.hawk("stop", "unready", "--sample", name).stderr
+    with system.client() as client, frozen(system.workers("unready")):
+        asked = client.stop("unready", StopAction.SCORE, name)
+    assert not asked.acknowledged  # by a worker that does not answer: it stands, and is asked for again
+
+    def answers() -> list[tuple[str, str]]:
+        with system.client() as client:
+            lines = client.journal("unready")
+        return [(line.state, line.reason or "") for line in lines if line.subject == asked.request_id]
+
+    [(state, reason)] = until("it is answered", answers)
+    assert state == "acknowledged"
+    assert "as soon as it starts" in reason or "already requested" in reason
+    let_go(system, ".db", TOTAL)
     end = system.finish("unready")
     stopped = next(row for task in end.tasks for row in task.samples if row.uuid == one.uuid)
     assert (stopped.limit, end.progress.completed, end.progress.limit) == ("operator", TOTAL - 1, 1)

@@ -319,7 +319,7 @@ def test_directories_belong_to_whom_the_store_was_given(store: LayerStore) -> No
         (lambda layer: (layer.root / "etc/motd").unlink(), "0 files instead of 1"),
         (lambda layer: (layer.root / "etc/motd").write_text("longer than it was"), "18 bytes instead of 7"),
         (lambda layer: (layer.root / "etc").chmod(0o711), "modes"),
-        (lambda layer: os.utime(layer.root / "etc/motd"), "times"),
+        (lambda layer: os.utime(layer.root / "etc/motd", (1, 1)), "times"),
         (lambda layer: (layer.root / "etc/motd").rename(layer.root / "etc/mots"), "names"),
         (lambda layer: (layer.path / "layer.json").unlink(), "layer.json can't be read"),
         (lambda layer: (layer.path / "layer.json").write_text('{"format": 1'), "layer.json can't be read"),

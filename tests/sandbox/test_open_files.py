@@ -46,7 +46,7 @@ def test_commands_run_under_the_machines_limit_on_open_files(
         [sys.executable, "-c", PROGRAM, str(soft), str(hard), str(at_once)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.stdout.split() == [*seen.split(), "{0}"], done.stderr

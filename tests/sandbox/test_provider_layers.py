@@ -18,7 +18,7 @@ from hawk.sandbox.provider import BubblewrapSandbox
 from tests.sandbox import tinyroot
 from tests.sandbox.evals import doing, in_sample, in_samples, run_eval
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(240)]
 
 SCRIPT = """
 read secret < /proc/sys/kernel/random/uuid

@@ -14,7 +14,7 @@ from hawk.sandbox.provider import BubblewrapSandbox
 from tests.sandbox.evals import in_sample, play
 from tests.sandbox.programs import needs
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(240)]
 
 MEMORY_BOMB = "head -c 300M /dev/zero | tail > /dev/null; echo ended with $? >&2; exit 1"
 FORK_BOMB = """
@@ -46,7 +46,7 @@ def run_in_bash(
 ) -> tuple[str, str, list[str]]:
     """What the model reads of a command and of the next one, and what the transcript tells."""
     moves = [("bash", {"command": command}), ("bash", {"command": after})]
-    (first, second), sample = play(moves, [bash(timeout=30)], {"limits": limits})
+    (first, second), sample = play(moves, [bash(timeout=150)], {"limits": limits})
     return first, second, told(sample)
 
 
@@ -103,7 +103,7 @@ def test_a_file_that_does_not_fit_is_an_error_of_its_own() -> None:
 def test_a_sandbox_on_disk_that_writes_too_much_ends_and_says_so() -> None:
     async def work(box: SandboxEnvironment) -> str:
         with pytest.raises(SandboxUnavailableError) as caught:
-            await box.exec(["sh", "-c", "for i in 1 2 3; do head -c 20M /dev/zero > $i; done; sleep 40"])
+            await box.exec(["sh", "-c", "for i in 1 2 3; do head -c 20M /dev/zero > $i; done; sleep 3600"])
         return str(caught.value)
 
     said = in_sample(work, {"limits": {"workspace": "32m"}, "storage": "disk"})
@@ -140,21 +140,19 @@ def test_open_files_are_limited() -> None:
 
 
 def test_a_sandbox_that_has_lived_long_enough_ends_and_says_so() -> None:
-    async def work(box: SandboxEnvironment) -> tuple[float, list[str]]:
-        began = time.monotonic()
+    async def work(box: SandboxEnvironment) -> list[str]:
         said = []
         for _ in range(2):
             with pytest.raises(SandboxUnavailableError) as caught:
-                await box.exec(["sleep", "30"])
+                await box.exec(["sleep", "3600"])
             said.append(str(caught.value))
         for attempt in (box.read_file("x"), box.write_file("x", "y")):
             with pytest.raises(SandboxUnavailableError) as caught:
                 await attempt
             said.append(str(caught.value))
-        return time.monotonic() - began, said
+        return said
 
-    seconds, said = in_sample(work, {"limits": {"wall_time": 1}})
-    assert seconds < 10
+    said = in_sample(work, {"limits": {"wall_time": 1}})
     assert all("has lived as long as it may" in text for text in said)
 
 
@@ -162,10 +160,13 @@ def test_processors_are_shared_as_told() -> None:
     if kept_by("processes") != "cgroup":
         pytest.skip("without cgroups processors are not shared out")
 
-    async def work(box: SandboxEnvironment) -> dict[str, Any]:
+    async def work(box: SandboxEnvironment) -> tuple[float, float]:
+        usage = box.as_type(BubblewrapSandbox).box.usage
+        began, before = time.monotonic(), (await usage())["cpu_seconds"]
         with pytest.raises(TimeoutError):
             await box.exec(["sh", "-c", "while :; do :; done"], timeout=2)
-        return await box.as_type(BubblewrapSandbox).box.usage()
+        used = (await usage())["cpu_seconds"] - before
+        return used, time.monotonic() - began
 
-    usage = in_sample(work, {"limits": {"cpus": 0.25}})
-    assert usage["cpu_seconds"] < 1.2
+    used, seconds = in_sample(work, {"limits": {"cpus": 0.25}})
+    assert used < 0.25 * seconds + 0.5

@@ -12,7 +12,7 @@ from inspect_ai.util import SandboxEnvironment, sandbox
 from tests.sandbox.evals import doing, error_of, in_sample, run_eval
 from tests.sandbox.programs import needs
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home"), pytest.mark.timeout(240)]
 
 WEB = """
 inspect_tools: false
@@ -72,12 +72,12 @@ def test_a_service_that_ends_before_it_is_ready_is_an_error_with_its_last_words(
 
 
 def test_a_service_that_does_not_become_ready_is_an_error_with_its_checks_words() -> None:
-    said = failing({"command": "sleep 60", "ready": "echo not yet >&2; false", "ready_timeout": 1})
-    assert "The service db was not ready after 1 s: not yet" in said
+    said = failing({"command": "sleep 3600", "ready": "echo not yet >&2; false", "ready_timeout": 4})
+    assert "The service db was not ready after 4 s: not yet" in said
 
 
 def test_a_service_whose_check_hangs_is_an_error() -> None:
-    said = failing({"command": "sleep 60", "ready": "sleep 60", "ready_timeout": 1})
+    said = failing({"command": "sleep 3600", "ready": "sleep 3600", "ready_timeout": 1})
     assert "The service db was not ready after 1 s" in said
 
 

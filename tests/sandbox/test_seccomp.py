@@ -57,7 +57,7 @@ def run(code: str) -> Any:
         env={**os.environ, "PYTHONPATH": str(Path(hawk.__file__).parents[1])},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         start_new_session=True,
     )
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr}"

@@ -13,7 +13,7 @@ import psutil
 from hawk.sandbox import cgroups, pool
 from tests.system import until
 
-SECONDS = 5.0
+SECONDS = 60.0
 """For how long a process may still be there after what kept it has gone."""
 
 

@@ -82,6 +82,8 @@ class _Run(Generic[T]):
 
     async def _work_noted(self) -> T:
         self._task = asyncio.current_task()
+        if self.outcome.cancelled():  # before there was anything to cancel here: it would never end
+            raise asyncio.CancelledError
         return await self._work()
 
     def _tell(self, how: Callable[[Any], None], what: Any) -> None:

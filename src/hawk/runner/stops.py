@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hawk.bridge.control import ControlError, ControlSocket
+from hawk.bridge.control import ControlBusy, ControlError, ControlSocket
 from hawk.core.states import StopAction
 from hawk.store.stoprequests import StopRequest
 
@@ -45,6 +45,7 @@ class Unanswered:
     def __init__(self) -> None:
         self._actions: dict[int, StopAction] = {}
         self._next = 0.0
+        self._samples: dict[str, float] = {}  # requests for one attempt: when they are passed on again
 
     def stop(self, worker: Worker, action: StopAction) -> None:
         if not stop_tasks(worker, action):
@@ -60,9 +61,31 @@ class Unanswered:
             if worker.index in actions:
                 self.stop(worker, actions[worker.index])
 
+    def stop_sample(
+        self, workers: dict[int, Worker], book: Book, asked: StopRequest
+    ) -> tuple[bool, str] | None:
+        """As the function of that name; None also while it is not time to ask again."""
+        due = self._samples.pop(asked.id, None)
+        answer = None
+        if due is None or time.monotonic() >= due:
+            answer = stop_sample(workers, book, asked, again=due is not None)
+            due = time.monotonic() + ASK_AGAIN
+        if answer is None:
+            self._samples[asked.id] = due
+        return answer
 
-def stop_sample(workers: dict[int, Worker], book: Book, asked: StopRequest) -> tuple[bool, str]:
-    """Stop one attempt. Returns whether its worker took the request, and a line about it."""
+
+def stop_sample(
+    workers: dict[int, Worker], book: Book, asked: StopRequest, *, again: bool = False
+) -> tuple[bool, str] | None:
+    """Stop one attempt.
+
+    Args:
+        again: Its worker was asked before, and may have taken it without an answer.
+
+    Returns:
+        Whether its worker took the request, and a line about it; None when it does not answer in time.
+    """
     assert asked.sample_uuid is not None
     found = book.find_sample(asked.sample_uuid)
     if found is None:
@@ -70,16 +93,21 @@ def stop_sample(workers: dict[int, Worker], book: Book, asked: StopRequest) -> t
     identifier, eval_id, sample = found
     worker = next((w for w in workers.values() if identifier in w.identifiers), None)
     if sample.phase.final:
-        return False, f"it has ended already: {sample.phase}"
+        return again, f"it has ended already: {sample.phase}"
     if worker is None:
         return False, "no worker runs it now"
+    answer: dict[str, Any] | None = None
     try:
         answer = ControlSocket(worker.data_home).cancel_sample(
             eval_id, sample.id, sample.epoch, _ASKED_OF_INSPECT[asked.action]
         )
+    except ControlBusy:
+        pass  # it may take the request later all the same
     except ControlError as ex:
         return False, f"its worker did not take it: {ex}"
     if asked.action is StopAction.ERROR and book.stopped_as_error is not None:
         book.stopped_as_error.add(asked.sample_uuid)
+    if answer is None:
+        return None
     said = answer.get("reason")
     return True, f"{asked.action} {sample.id} attempt {sample.epoch}{f' ({said})' if said else ''}"

@@ -255,7 +255,10 @@ class Supervisor:
                     self.models.revoke()
                 self.dispatch(job.StopRequested(request.action))
             else:
-                done, why = stops.stop_sample(self.workers, self.book, request)
+                answer = self.unanswered.stop_sample(self.workers, self.book, request)
+                if answer is None:
+                    continue  # the request stands
+                done, why = answer
                 self.book.note("stop", request.id, "acknowledged" if done else "refused", why)
             stoprequests.answered(self.run_dir, request)
 

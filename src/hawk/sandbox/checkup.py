@@ -24,8 +24,8 @@ from hawk.sandbox.group import create, create_message
 from hawk.sandbox.prepare import Lower, describe_keeper
 from hawk.sandbox.sweep import keepers, sweep
 
-PATIENCE = 8.0
-"""Seconds that all of it may take; it takes half of one."""
+PATIENCE = 20.0
+"""Seconds that all of it may take; it takes half of one on an idle machine, and that may be a busy one."""
 
 SWEEP_PATIENCE = 3.0  # seconds that killed processes may take to be gone
 

@@ -78,20 +78,20 @@ async def attack(box: Box, script: str, given: Any = None, **options: Any) -> An
     column = ["x86_64", "aarch64"].index(os.uname().machine)
     numbers = {name: row[column] for name, row in {**SYSCALLS, **_MORE}.items() if row[column] is not None}
     argv = ["python3", "-c", _PRELUDE + textwrap.dedent(script), json.dumps(numbers), json.dumps(given)]
-    done = await box.run(argv, timeout=30, **options)
+    done = await box.run(argv, timeout=150, **options)
     assert done.code == 0, done.stderr.decode()[-2000:]
     return json.loads(done.stdout)
 
 
 async def output(box: Box, script: str, **options: Any) -> str:
     """What a shell script says, errors included."""
-    done = await box.run(["sh", "-c", script], timeout=30, **options)
+    done = await box.run(["sh", "-c", script], timeout=150, **options)
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
 async def gone(box: Box, script: str) -> None:
     """The script prints nothing any more: what was killed ends when it next gets a processor, and is seen until then."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         while await output(box, script) != "":
             await asyncio.sleep(0.02)
 

@@ -16,7 +16,7 @@ from tests.sandbox.programs import needs_python
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(240),
     needs_python,
 ]
 

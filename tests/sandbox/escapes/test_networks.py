@@ -15,7 +15,7 @@ from tests.sandbox.programs import needs_python
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(240),
     needs_python,
 ]
 
@@ -50,11 +50,13 @@ async def test_nothing_of_the_machines_network_can_be_reached(box: Box, host: Ho
         addresses = [
             a.address for rows in psutil.net_if_addrs().values() for a in rows if a.family == socket.AF_INET
         ]
-        told = await attack(
-            box, script, [listener.getsockname()[1], name, str(host.public / "socket"), addresses]
-        )
-        path.close()
-        (host.public / "socket").unlink()
+        try:
+            told = await attack(
+                box, script, [listener.getsockname()[1], name, str(host.public / "socket"), addresses]
+            )
+        finally:
+            path.close()
+            (host.public / "socket").unlink()
     assert told.pop("interfaces") == ["lo"]
     assert not [row for row in told.pop("unix") if "hawk" in row or row.startswith("@")]
     for family in ("AF_PACKET", "AF_VSOCK", "AF_ALG"):

@@ -10,6 +10,7 @@ import os
 import secrets
 import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hawk.sandbox.box import BoxGoneError
+from hawk.sandbox.box import Box, BoxGoneError
 from hawk.sandbox.client import Keeper
 from hawk.sandbox.errors import KeeperRefusedError
 from tests.sandbox.conftest import MakeBox
@@ -27,31 +28,50 @@ from tests.sandbox.programs import needs_python
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(240),
     needs_python,
 ]
 
 SECRET = f"secret-{secrets.token_hex(16)}"
+PAUSE = 0.005
 
 
 @contextlib.asynccontextmanager
 async def loop_runs_on(longest: float = 1.0) -> AsyncIterator[None]:
-    """The event loop is never held for longer than that; memory stays as it is."""
-    gaps = [0.0]
+    """The event loop is never held for longer than that; memory stays as it is.
+
+    Neither by what takes the processor, nor by what waits: meanwhile a thread goes on, unless all of this process has to
+    wait, for which the loop can do nothing.
+    """
+    turns, busy, held = 0, [0.0], [0.0]
+    over = threading.Event()
 
     async def tick() -> None:
+        nonlocal turns
         while True:
-            began = time.monotonic()
-            await asyncio.sleep(0.005)
-            gaps.append(time.monotonic() - began)
+            began = time.thread_time()
+            await asyncio.sleep(PAUSE)
+            busy.append(time.thread_time() - began)
+            turns += 1
+
+    def look() -> None:
+        seen, since = -1, 0
+        while not over.wait(PAUSE):
+            seen, since = turns, since + 1 if turns == seen else 0
+            held.append(since * PAUSE)
 
     before = psutil.Process().memory_info().rss
+    looking = threading.Thread(target=look)
+    looking.start()
     ticker = asyncio.create_task(tick())
     try:
         yield
     finally:
         ticker.cancel()
-    assert max(gaps) < longest
+        over.set()
+        looking.join()
+    assert max(busy) < longest
+    assert max(held) < longest
     assert psutil.Process().memory_info().rss - before < 100 << 20
 
 
@@ -75,29 +95,34 @@ async def test_a_flood_from_the_background_holds_neither_the_loop_nor_memory(mak
         await sandbox.close()
 
 
+async def killed(sandbox: Box, script: str) -> None:
+    """The script prints nothing any more; or else the sandbox was ended, as one is in which a kill takes too long."""
+    if sandbox.lost is None:
+        await gone(sandbox, script)
+    else:
+        with pytest.raises(BoxGoneError, match="could not be killed"):
+            await sandbox.run(["true"])
+
+
 async def test_a_fork_bomb_is_killed_with_its_command(make: MakeBox) -> None:
     sandbox, other = await make(limits={"processes": 200}), await make()
     bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass"
     running = asyncio.create_task(sandbox.run(["python3", "-c", bomb], timeout=2))
-    slowest = 0.0
     while not running.done():
-        began = time.monotonic()
         assert (await other.run(["true"])).code == 0
-        slowest = max(slowest, time.monotonic() - began)
     with pytest.raises(TimeoutError):
         await running
-    assert slowest < 10
-    await none_is(sandbox, "python")
+    await killed(sandbox, "cat /proc/[0-9]*/comm 2>/dev/null | grep python; true")
 
 
 async def test_a_memory_bomb_of_many_processes_takes_only_its_own_sandbox(make: MakeBox) -> None:
     sandbox, other = await make(limits={"memory": "128m", "processes": 64}), await make()
-    before = psutil.virtual_memory().available
     bomb = "for i in 1 2 3 4 5 6 7 8; do (head -c 400M /dev/zero | tail >/dev/null) & done; wait"
-    await sandbox.run(["sh", "-c", bomb], timeout=30)
+    await sandbox.run(["sh", "-c", bomb], timeout=150)
     assert (await other.run(["echo", "on"])).stdout == b"on\n"
     assert (await sandbox.run(["echo", "on"])).stdout == b"on\n"
-    assert before - psutil.virtual_memory().available < 1 << 30
+    assert (await sandbox.usage()).get("memory_peak", 0) <= 128 << 20
+    await none_is(sandbox, "tail")
 
 
 async def test_memory_written_to_files_is_limited_too(make: MakeBox) -> None:
@@ -144,8 +169,7 @@ tell(len(processes()))
 """
     await attack(sandbox, script)
     await none_is(sandbox, "python")
-    count = "for p in /proc/[0-9]*; do cut -d' ' -f3 $p/stat; done 2>/dev/null | grep -c Z; true"
-    assert await output(sandbox, count) == "0\n"
+    await gone(sandbox, "for p in /proc/[0-9]*; do cut -d' ' -f3 $p/stat; done 2>/dev/null | grep Z; true")
 
 
 OTHERS = "for p in /proc/[0-9]*; do case $p in /proc/1|/proc/$$) ;; *) cat $p/cmdline; echo;; esac; done 2>/dev/null"
@@ -154,11 +178,9 @@ OTHERS = "for p in /proc/[0-9]*; do case $p in /proc/1|/proc/$$) ;; *) cat $p/cm
 
 async def test_a_command_that_stops_itself_and_refuses_signals_is_killed(make: MakeBox) -> None:
     sandbox = await make()
-    script = "trap '' TERM INT HUP QUIT USR1; (trap '' TERM; kill -STOP $$) & kill -STOP $$; sleep 30"
-    began = time.monotonic()
+    script = "trap '' TERM INT HUP QUIT USR1; (trap '' TERM; kill -STOP $$) & kill -STOP $$; sleep 3600"
     with pytest.raises(TimeoutError):
         await sandbox.run(["sh", "-c", script], timeout=0.5)
-    assert time.monotonic() - began < 5
     await gone(sandbox, OTHERS)
 
 
@@ -176,9 +198,9 @@ async def test_work_on_files_that_is_killed_is_not_taken_for_done(make: MakeBox)
     sandbox = await make()
     content = secrets.token_bytes(1 << 20) * 16
     await sandbox.write("whole", content)
-    killer = asyncio.create_task(sandbox.run(["sh", "-c", KILLER], timeout=30))
+    killer = asyncio.create_task(sandbox.run(["sh", "-c", KILLER]))
     refused = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while refused < 4:
             try:
                 assert await sandbox.read("whole", limit=1 << 30) == content
@@ -213,15 +235,9 @@ async def test_a_command_that_kills_whoever_comes_to_kill_it_is_killed_or_its_sa
     make: MakeBox,
 ) -> None:
     sandbox = await make()
-    began = time.monotonic()
     with pytest.raises(TimeoutError):
         await sandbox.run(["python3", "-c", FOE], timeout=1)
-    assert time.monotonic() - began < 20
-    if sandbox.lost is None:
-        await gone(sandbox, OTHERS)
-    else:
-        with pytest.raises(BoxGoneError, match="could not be killed"):
-            await sandbox.run(["true"])
+    await killed(sandbox, OTHERS)
 
 
 async def test_what_waits_for_a_processor_is_killed_all_the_same(make: MakeBox) -> None:
@@ -232,13 +248,13 @@ async def test_what_waits_for_a_processor_is_killed_all_the_same(make: MakeBox) 
             ["sh", "-c", "for i in 1 2 3 4; do (while :; do :; done) & done; wait"], timeout=0.5
         )
     assert sandbox.lost is None
-    assert (await sandbox.run(["true"], timeout=20)).code == 0
+    assert (await sandbox.run(["true"], timeout=150)).code == 0
 
 
 async def test_a_file_that_claims_to_be_endless_is_not_read_to_its_end(make: MakeBox) -> None:
     sandbox = await make()
     assert (await sandbox.run(["truncate", "-s", "1000G", "endless"])).code == 0
-    async with asyncio.timeout(10), loop_runs_on():
+    async with asyncio.timeout(150), loop_runs_on():
         assert await sandbox.read("endless", limit=1 << 20) is None
     await none_is(sandbox, "python")
 
@@ -255,12 +271,13 @@ os.symlink(public, "linked-tree")
 os.symlink("/etc", "tree/linked-inner")
 os.symlink("/etc/shadow", "shadow")
 pairs = [(b"file", b"link"), (b"tree", b"linked-tree"), (b"tree/inner", b"tree/linked-inner"), (b"file", b"shadow")]
-deadline = time.monotonic() + 4
 turns = 0
-while time.monotonic() < deadline:
+while turns < 1000 or not os.path.exists("enough"):
     for a, b in pairs:
         libc.renameat2(-100, a, -100, b, RENAME_EXCHANGE)
         turns += 1
+    if turns == 100:
+        write("turning", "")
 tell(turns)
 """
 
@@ -272,14 +289,16 @@ async def test_an_export_follows_no_link_out_however_it_is_swapped(make: MakeBox
         (public / "file").write_text(SECRET)
         sandbox = await make()
         swapping = asyncio.create_task(attack(sandbox, SWAPPER, place))
-        exports = []
-        while not swapping.done():
+        while (await sandbox.run(["test", "-e", "turning"])).code != 0:
+            assert not swapping.done(), swapping.result()
+        contents: list[bytes] = []
+        exports, until = 0, time.monotonic() + 4
+        while exports <= 20 or b"mine" not in contents or time.monotonic() < until:
             for prefix in ("workspace", "workspace/tree", "workspace/tree/inner", "workspace/file"):
-                exports.append(await exported(sandbox.label, sandbox.keeper, prefix))
-        assert await swapping > 1000
-    assert len(exports) > 20
-    contents = [content for files in exports for content in files.values()]
-    assert b"mine" in contents
+                contents += (await exported(sandbox.label, sandbox.keeper, prefix)).values()
+                exports += 1
+        await sandbox.write("enough", b"")
+        assert await swapping >= 1000
     assert {content for content in contents if content not in (b"mine", b"")} == set()
 
 
@@ -315,4 +334,6 @@ async def test_a_sandbox_that_lives_no_more_takes_no_descriptors_with_it(
         await sandbox.close()
         with pytest.raises(BoxGoneError):
             await sandbox.run(["true"])
-    assert set(os.listdir("/proc/self/fd")) == before
+    async with asyncio.timeout(60):
+        while set(os.listdir("/proc/self/fd")) != before:
+            await asyncio.sleep(0.01)

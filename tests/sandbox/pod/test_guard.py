@@ -51,14 +51,16 @@ async def test_a_killed_worker(kube: Fake, tmp_path: Path, guarded: bool) -> Non
     (note,) = (home / "sandbox" / "pods").glob("*.json")
     assert leftovers.sweep(home / "sandbox") == []
     if not guarded:
-        for guard in guards(note.stem):
+        doomed = guards(note.stem)
+        for guard in doomed:
             guard.kill()
+        psutil.wait_procs(doomed, timeout=60)
     worker.send_signal(signal.SIGKILL)
     worker.wait()
     worker.stdout.close()
     if not guarded:
         assert await asyncio.to_thread(leftovers.sweep, home / "sandbox") == [note.stem]
-    until = time.monotonic() + 30
+    until = time.monotonic() + 100
     while kube.of("Pod") or kube.of("NetworkPolicy") or guards(note.stem):
         assert time.monotonic() < until
         await asyncio.sleep(0.1)

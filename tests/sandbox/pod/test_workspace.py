@@ -196,7 +196,7 @@ async def test_at_the_deadline_what_has_come_is_kept(
     (home / "said").write_bytes(archive(("work/a", {}, b"first"), ("work/b", {}, b"second"))[:2048])
     monkeypatch.setattr(workspace, "_PACK", "echo /work; cat said; exec sleep 300")
     async with make() as environments:
-        done = await kept(environments, tmp_path / "w.zst", seconds=0.5)
+        done = await kept(environments, tmp_path / "w.zst", seconds=4)
         assert (done.files, done.truncated) == (2, True)
         assert "had not come within" in done.skipped[-1]
         monkeypatch.setattr(workspace, "_PACK", "exec sleep 300")
