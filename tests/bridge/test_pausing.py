@@ -30,7 +30,7 @@ def test_a_process_is_held_before_there_is_a_loop_and_goes_on_when_it_is_told(ca
         await asyncio.sleep(0)
         held = not waiting.done()
         await pause.resume_process()
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
         return held
 
     assert asyncio.run(told())

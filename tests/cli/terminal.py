@@ -43,7 +43,7 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
-    def until(self, pattern: str, seconds: float = 20.0) -> str:
+    def until(self, pattern: str, seconds: float = 100.0) -> str:
         """The screen, once it matches."""
         deadline = time.monotonic() + seconds
         while not re.search(pattern, self.text):

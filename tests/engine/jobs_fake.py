@@ -207,7 +207,7 @@ def running() -> Iterator[Running]:
         cluster.close()
 
 
-def until(true: Callable[[], T], seconds: float = 10.0) -> T:
+def until(true: Callable[[], T], seconds: float = 60.0) -> T:
     """Wait until something is so; returns what it was. Fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while not (found := true()):

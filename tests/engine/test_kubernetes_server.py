@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,9 +96,7 @@ def test_an_image_that_is_not_there_is_shown_and_diagnosed_before_any_runner_ran
     state = {"waiting": {"reason": "ImagePullBackOff", "message": NOT_FOUND}}
     waits(cluster, containerStatuses=[{"name": "runner", "restartCount": 0, "ready": False, "state": state}])
     assert service.submit("a", ON_CLUSTER).status_code == 200
-    began = time.monotonic()
     data = service.until_status("a", "stuck")
-    assert time.monotonic() - began < 5
     assert data["trouble_reason"] == "ImagePullBackOff"
     assert "v9: not found" in data["reason"]
     assert data["pods"]["pods"][0]["container_statuses"][0]["reason"] == "ImagePullBackOff"

@@ -37,6 +37,13 @@ def alive(mark: str) -> list[list[str]]:
     return found
 
 
+async def gone(mark: str) -> None:
+    """What was killed is seen until it has had a processor once more."""
+    async with asyncio.timeout(60):
+        while alive(mark):
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize("protocols", [("v5.channel.k8s.io",), (V4,)])
 async def test_output_input_code_directory_and_variables(
     box: tuple[Fake, Cluster], protocols: tuple[str, ...]
@@ -82,10 +89,10 @@ async def test_the_deadline_kills_all_that_was_started(box: tuple[Fake, Cluster]
     script = f"sleep 300 # {mark}-a\n:"
     with pytest.raises(ExecTimeoutError) as caught:
         await cluster.exec(
-            "box", ["sh", "-c", f'echo began; setsid sh -c "{script}" & sh -c "{script}"; :'], timeout=0.7
+            "box", ["sh", "-c", f'echo began; setsid sh -c "{script}" & sh -c "{script}"; :'], timeout=3
         )
     assert caught.value.stdout == b"began\n"
-    assert alive(mark) == []
+    await gone(mark)
 
 
 async def test_the_deadline_kills_what_another_user_runs(box: tuple[Fake, Cluster]) -> None:
@@ -98,10 +105,10 @@ async def test_the_deadline_kills_what_another_user_runs(box: tuple[Fake, Cluste
         await cluster.exec(
             "box",
             ["sh", "-c", f'(setsid sh -c "{script}" &) ; sh -c "{script}"; :'],
-            timeout=0.7,
+            timeout=3,
             user="nobody",
         )
-    assert alive(mark) == []
+    await gone(mark)
 
 
 async def test_a_cancelled_caller_leaves_nothing_running(box: tuple[Fake, Cluster]) -> None:
@@ -113,20 +120,19 @@ async def test_a_cancelled_caller_leaves_nothing_running(box: tuple[Fake, Cluste
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    while alive(mark):
-        await asyncio.sleep(0.05)
+    await gone(mark)
 
 
 async def test_a_background_process_does_not_hold_the_result_back(box: tuple[Fake, Cluster]) -> None:
     _, cluster = box
-    done = await asyncio.wait_for(cluster.exec("box", ["sh", "-c", "sleep 30 & echo out; exit 3"]), 15)
+    done = await asyncio.wait_for(cluster.exec("box", ["sh", "-c", "sleep 300 & echo out; exit 3"]), 60)
     assert (done.code, done.stdout, done.stderr) == (3, b"out\n", b"")
 
 
 async def test_a_stream_that_never_ends_is_cut(box: tuple[Fake, Cluster]) -> None:
     fake, cluster = box
     fake.hang.add("echo")
-    done = await asyncio.wait_for(cluster.exec("box", ["echo", "out"]), 15)
+    done = await asyncio.wait_for(cluster.exec("box", ["echo", "out"]), 60)
     assert (done.code, done.stdout) == (0, b"out\n")
 
 

@@ -13,7 +13,7 @@ from tests.kube.test_api import pod
 
 
 async def until(watch: Watch, what: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not what():
             await watch.change(0.2)
 

@@ -65,7 +65,7 @@ class LocalPod:
     def terminate(self) -> int:
         """What an eviction does. Returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(120)
 
     def _family(self) -> list[psutil.Process]:
         found = []

@@ -58,7 +58,7 @@ class Sides:
             assert wrong == []
 
     async def settle(self) -> None:
-        async with self.connected() as session, asyncio.timeout(20):
+        async with self.connected() as session, asyncio.timeout(60):
             await session.drained()
 
     def write(self, path: str, data: bytes, *, add: bool = False) -> None:

@@ -68,7 +68,7 @@ async def test_streams_carry_more_than_their_credit_both_ways_at_once() -> None:
             await channel.end()
             assert await back == sent
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*(one(n) for n in range(4)))
 
 
@@ -78,7 +78,7 @@ async def test_a_reader_that_is_slow_holds_up_no_other_stream() -> None:
             await echo(channel)
         await asyncio.Event().wait()
 
-    async with joined(serve) as ends, asyncio.timeout(20):
+    async with joined(serve) as ends, asyncio.timeout(60):
         slow, quick = await ends.left.open("slow"), await ends.left.open("quick")
         writing = asyncio.create_task(slow.write(bytes(2 * CREDIT)))
         await quick.write(b"hello")
@@ -95,7 +95,7 @@ async def test_what_waits_on_a_connection_that_breaks_is_told() -> None:
         opened.set()
         await asyncio.Event().wait()
 
-    async with joined(serve) as ends, asyncio.timeout(20):
+    async with joined(serve) as ends, asyncio.timeout(60):
         channel = await ends.left.open("x")
         await opened.wait()
         reading = asyncio.create_task(channel.read())
@@ -107,7 +107,7 @@ async def test_what_waits_on_a_connection_that_breaks_is_told() -> None:
 
 
 async def test_what_is_no_frame_ends_the_connection() -> None:
-    async with joined(nobody) as ends, asyncio.timeout(20):
+    async with joined(nobody) as ends, asyncio.timeout(60):
         await ends.wire.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with pytest.raises(ProtocolError):
             await ends.running[1]
@@ -128,7 +128,7 @@ async def test_a_connection_made_in_a_pod_ends_where_the_other_side_says(tmp_pat
         assert channel.name == Stream.MODELS
         await join_tcp(channel, "127.0.0.1", port)
 
-    async with joined(serve) as ends, asyncio.timeout(20):
+    async with joined(serve) as ends, asyncio.timeout(60):
 
         async def reached() -> Mux:
             return ends.left

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hawk.engine.kubernetes.manifests import GRACE
 from hawk.link import rules
 from hawk.store.attempts import read_results
 from hawk.store.rundir import RunDir
@@ -110,13 +111,11 @@ def test_stops_reach_the_pod_and_are_acknowledged(dialled: Pods, tmp_path: Path)
     system.pod(job)
     until("all run", lambda: len(system.lines(job, "begin")) == TOTAL)
     uuid = system.uuid_of(job, "s1")
-    asked = time.monotonic()
     system.hawk("stop", job, "--sample", uuid)
     journal = system.run_dir(job).journal
     acknowledged = until("one stop is known", lambda: [e for e in journal() if e.state == "acknowledged"])
     assert len(acknowledged) == 1
     until("its request is gone", lambda: not list(system.run_dir(job).stop_requests.iterdir()))
-    assert time.monotonic() - asked < 20
     system.hawk("stop", job)
     assert system.ended(job) == 0
     assert system.finish(job).status == "complete"
@@ -195,7 +194,7 @@ def test_an_evicted_pod_says_what_it_has_and_ends_in_time(dialled: Pods) -> None
     until("it runs", lambda: len(system.lines(job, "begin")) == TOTAL)
     began = time.monotonic()
     assert pod.terminate() == 70
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < GRACE
     assert (pod.root / "runs" / job / "snapshot.json").read_bytes() == system.run_dir(
         job
     ).snapshot_file.read_bytes()

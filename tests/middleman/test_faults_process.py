@@ -122,7 +122,7 @@ def test_after_kill_9_the_next_one_takes_over_the_port_and_everything_it_promise
     middleman.admin("/admin/jobs/job-stopped/revoke", {})
     stream = {**ASKED, "stream_options": {"include_usage": True}}
     assert middleman.ask(CHAT, stream, token=spent).status == 200
-    until("what it spent is noted", lambda: middleman.spans("job-spent"), timeout=5)
+    until("what it spent is noted", lambda: middleman.spans("job-spent"))
     sdk = openai.OpenAI(
         base_url=f"{middleman.url}/openai/v1", api_key=middleman.token("job-sdk"), max_retries=0, timeout=10
     )

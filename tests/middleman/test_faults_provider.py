@@ -133,8 +133,8 @@ def test_silence_in_the_middle_of_a_stream_cuts_it(
     provider.on(answer)
     reply = middleman.ask(QUICK, {"model": model, "stream": True})
     assert (reply.status, reply.complete, reply.body) == (200, False, body_of(answer))
-    until("the provider is rid of it", lambda: provider.received[0].gone_at, timeout=2)
-    until("the reason is noted", lambda: middleman.errors(model) == ["hawk_idle_timeout"], timeout=3)
+    until("the provider is rid of it", lambda: provider.received[0].gone_at)
+    until("the reason is noted", lambda: middleman.errors(model) == ["hawk_idle_timeout"])
 
 
 def test_one_byte_a_time_is_slow_but_alive_until_the_total_deadline(
@@ -142,11 +142,8 @@ def test_one_byte_a_time_is_slow_but_alive_until_the_total_deadline(
 ) -> None:
     provider.on(trickle(0.001), trickle(0.1))
     assert middleman.ask(QUICK, {"model": model}).complete
-    started = time.monotonic()
-    reply = middleman.ask(QUICK, {"model": model})
-    assert not reply.complete
-    assert time.monotonic() - started < 10
-    until("the reason is noted", lambda: "hawk_total_timeout" in middleman.errors(model), timeout=3)
+    assert not middleman.ask(QUICK, {"model": model}).complete
+    until("the reason is noted", lambda: "hawk_total_timeout" in middleman.errors(model))
 
 
 def test_an_answer_that_takes_longer_than_elsewhere_is_waited_for(

@@ -108,7 +108,7 @@ def test_a_recorded_conversation_is_replayed_without_the_model(
 
     live = everything(through, recording)
     assert [status for status, _, _ in live] == [200] * (len(names) - 1) + [400], live
-    until("it is written", lambda: len(list(lines(cassette))) == len(names), timeout=5)
+    until("it is written", lambda: len(list(lines(cassette))) == len(names))
     offline = another({"providers": {"local": {"base_url": "http://127.0.0.1:1/v1"}}})
     offline.start()
     replaying = offline.token("job-replay", cassette=Cassette("replay", str(cassette)))

@@ -37,7 +37,7 @@ class Tape:
         return self.middleman.ask(CHAT, {"model": model, **asked}, token=token, headers=identity)
 
     def recorded(self, count: int) -> None:
-        until("it is written", lambda: self.path.exists() and len(list(lines(self.path))) == count, timeout=5)
+        until("it is written", lambda: self.path.exists() and len(list(lines(self.path))) == count)
 
 
 @pytest.fixture

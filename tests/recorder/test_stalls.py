@@ -104,7 +104,7 @@ def test_a_sleep_in_the_event_loop_is_named_live_and_noted(job: Job) -> None:
     stalled = until("it is noted", lambda: job.noted("stalled", "loop_blocked"), 30)
     assert f"{HERE}:{line('time.sleep(9)')} nap" in stalled.reason
     assert stalled.data["attempt"] == "phases/main/1"
-    said = until("the status says so", job.activity, 10)
+    said = until("the status says so", job.activity)
     assert f"{HERE}:{line('time.sleep(9)')} nap" in said
     over = until("its end is noted", lambda: job.noted("goes on", "loop_blocked"), 30)
     assert over.data["since"] < over.data["until"]

@@ -16,7 +16,7 @@ Key = tuple[str, int]
 SEQUENTIAL = Rules(Policy.SEQUENTIAL)
 PARALLEL = Rules(Policy.PARALLEL)
 CANCELING = Rules(Policy.PARALLEL, cancel_siblings=True)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def task(

@@ -22,7 +22,7 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def until(probe: Callable[[], T], timeout: float = 30.0) -> T:
+def until(probe: Callable[[], T], timeout: float = 60.0) -> T:
     """Poll until the probe gives something true, and return that."""
     end = time.monotonic() + timeout
     while not (value := probe()):

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -115,12 +114,10 @@ def test_a_stop_ends_open_streams(start: Start, tmp_path: Path) -> None:
         with client.stream("GET", "/monitoring/jobs/a/eval-set-status/stream") as stream:
             lines = stream.iter_lines()
             assert next(lines) == "event: status"
-            begun = time.monotonic()
             process.send_signal(signal.SIGTERM)
             for _ in lines:
                 pass
         assert process.wait(60) == 0
-        assert time.monotonic() - begun < 15
     again = start("--port", "0")
     with httpx.Client(
         base_url=listening(tmp_path, again), headers=headers, timeout=60, trust_env=False

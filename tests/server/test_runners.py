@@ -64,7 +64,7 @@ class Runner:
         await self.connection.send(Frame(header, body))
 
     async def hear(self, kind: type[Any]) -> Any:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while True:
                 frame = await self.connection.read()
                 if isinstance(frame.header, kind):
@@ -261,7 +261,7 @@ async def test_a_job_that_is_removed_loses_its_link(service: Service, run: RunDi
 
 
 async def _until(probe: Callable[[], object | Awaitable[object]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not probe():
             await asyncio.sleep(0.02)
 
