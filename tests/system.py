@@ -187,9 +187,16 @@ class System:
         return self.home / f"{job_id}.ledger"
 
     def submit(
-        self, job_id: str, *, samples: int = 4, seconds: float = 0.6, runs: int = 2, **more: Any
+        self,
+        job_id: str,
+        *,
+        samples: int = 4,
+        seconds: float = 0.6,
+        runs: int = 2,
+        gate: str = "",
+        **more: Any,
     ) -> str:
-        args = {"ledger": str(self.ledger(job_id)), "samples": samples, "seconds": seconds}
+        args = {"ledger": str(self.ledger(job_id)), "samples": samples, "seconds": seconds, "gate": gate}
         config = {
             "tasks": [{"file": str(TASKS), "items": [{"name": n, "args": args} for n in ("left", "right")]}],
             "models": [{"file": str(TASKS), "items": [{"name": "counted/m"}]}],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -124,13 +125,15 @@ def test_jobs_run_on_without_a_server_and_the_next_one_adopts_them(
     check_end(system, job, completed)
 
 
-def test_everything_killed_at_once_goes_on_with_the_next_server(system: System) -> None:
-    system.submit("all")
+def test_everything_killed_at_once_goes_on_with_the_next_server(system: System, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    system.submit("all", gate=str(gate))
     until("the middle", lambda: in_the_middle(system, "all"))
     completed = system.completed("all")
     system.kill_server()
     kill_supervisor_and_workers(system, "all")
     torn_writes(system, "all")
+    gate.touch()
     system.start()
     check_end(system, "all", completed)
 

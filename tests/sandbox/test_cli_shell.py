@@ -136,6 +136,15 @@ def test_ctrl_c_kills_the_command_and_leaves_the_sandbox(label: str, seconds: st
     assert [row["label"] for row in listed()["sandboxes"]] == [label]
 
 
+def test_a_shell_that_is_killed_leaves_the_sandbox_without_its_command(label: str, seconds: str) -> None:
+    background = f"(setsid sleep {seconds} &); exec sleep {seconds}"
+    with subprocess.Popen([*HAWK, "sandbox", "shell", label, "--", "sh", "-c", background]) as shell:
+        until("the command runs", lambda: len(sleepers(seconds)) == 2)
+        shell.kill()
+    until("the command has ended", lambda: not sleepers(seconds))
+    assert [row["label"] for row in listed()["sandboxes"]] == [label]
+
+
 def test_labels_and_images_are_completed(label: str, home: Path) -> None:
     (home / "sandbox/images.json").write_text('{"mine": "0", "other": "1"}')
 

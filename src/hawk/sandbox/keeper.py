@@ -80,6 +80,15 @@ class Keeper:
                 os._exit(0)  # the worker has gone: everything of ours goes with us
             self._unwatch(peer.sock.fileno())
             peer.sock.close()
+            self._abandon(peer)
+
+    def _abandon(self, peer: Conversation) -> None:
+        """Kill what still runs for somebody who has gone, and could not say so: it was killed itself, or interrupted."""
+        for sandbox in self._sandboxes.values():
+            for owner, number in list(sandbox.running):
+                if owner == id(peer):
+                    asked = {"op": "kill", "id": 0, "label": sandbox.label, "target": number}
+                    self._do_kill(Request(asked, [], peer))
 
     def _answer(self, message: dict[str, Any], fds: list[int], peer: Conversation) -> None:
         request = Request(message, fds, peer)
