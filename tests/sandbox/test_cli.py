@@ -212,7 +212,7 @@ def test_prune_asks_on_a_terminal(config: Path, home: Path) -> None:
     said("build", config)
     for answer, code, left in (("n", 1, 1), ("y", 0, 0)):
         with Terminal("sandbox", "prune", "--all", env=dict(os.environ)) as terminal:
-            terminal.until(r"Remove 1 layer, .*\[y/N\]", 100)
+            terminal.until(r"Remove 1 layer, .*\[y/N\]")
             terminal.process.sendline(answer)
             assert terminal.end(100) == code
         assert len(keys(home)) == left

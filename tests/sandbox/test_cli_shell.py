@@ -22,7 +22,7 @@ from tests.system import until
 pytestmark = pytest.mark.slow
 
 LOCAL_MODES = 3  # index of termios' local flags
-LONG = 100.0  # seconds that starting a command may take
+LONG = 100.0  # seconds that ending a command may take
 PROMPT = r"(?m)[$#]$"
 
 
@@ -162,26 +162,26 @@ def test_labels_and_images_are_completed(label: str, home: Path) -> None:
 
 def test_the_shell_has_a_terminal_of_the_same_size_and_follows_it(home: Path) -> None:
     with Terminal("sandbox", "shell", env=dict(os.environ), columns=100, rows=30) as terminal:
-        terminal.until(PROMPT, LONG)
+        terminal.until(PROMPT)
         terminal.process.sendline("stty size; test -t 0 && echo a ter''minal; echo $TERM")
-        terminal.until(r"30 100\s+a terminal\s+xterm-256color", LONG)
+        terminal.until(r"30 100\s+a terminal\s+xterm-256color")
         terminal.process.sendline("trap 'stty size' WINCH; echo rea''dy")
-        terminal.until("ready", LONG)
+        terminal.until("ready")
         terminal.resize(80, 20)
-        terminal.until("20 80", LONG)
+        terminal.until("20 80")
         terminal.process.sendline("exit 5")
         assert terminal.end(LONG) == 5
 
 
 def test_ctrl_c_at_a_terminal_is_for_the_command_not_for_the_shell(home: Path, seconds: str) -> None:
     with Terminal("sandbox", "shell", env=dict(os.environ)) as terminal:
-        terminal.until(PROMPT, LONG)
+        terminal.until(PROMPT)
         terminal.process.sendline(f"sleep {seconds}")
         until("the command runs", lambda: sleepers(seconds))
         terminal.process.sendintr()
         until("the command ends", lambda: not sleepers(seconds))
         terminal.process.sendline("echo still $((40 + 2))")
-        terminal.until("still 42", LONG)
+        terminal.until("still 42")
         terminal.process.sendeof()
         terminal.end(LONG)
 
@@ -209,7 +209,7 @@ def test_the_terminal_is_as_it_was_however_the_shell_ends(
         label = stack.enter_context(living(monkeypatch))
         with Terminal("sandbox", "shell", label, env=dict(os.environ)) as terminal:
             fd = terminal.process.child_fd
-            terminal.until(PROMPT, LONG)
+            terminal.until(PROMPT)
             until("the terminal is raw", lambda: local_modes(fd) == 0)
             if how == "exit":
                 terminal.process.sendline("exit")
@@ -228,7 +228,7 @@ def test_a_terminal_that_is_closed_ends_its_shell(
 ) -> None:
     with living(monkeypatch) as label:
         with Terminal("sandbox", "shell", label, env=dict(os.environ)) as terminal:
-            terminal.until(PROMPT, LONG)
+            terminal.until(PROMPT)
             terminal.process.sendline(f"exec sleep {seconds}")
             until("the command runs", lambda: sleepers(seconds))
         until("the command ends", lambda: not sleepers(seconds))

@@ -65,13 +65,14 @@ class Unanswered:
         self, workers: dict[int, Worker], book: Book, asked: StopRequest
     ) -> tuple[bool, str] | None:
         """As the function of that name; None also while it is not time to ask again."""
-        due = self._samples.pop(asked.id, None)
-        answer = None
-        if due is None or time.monotonic() >= due:
-            answer = stop_sample(workers, book, asked, again=due is not None)
-            due = time.monotonic() + ASK_AGAIN
+        due = self._samples.get(asked.id)
+        if due is not None and time.monotonic() < due:
+            return None
+        answer = stop_sample(workers, book, asked, again=due is not None)
         if answer is None:
-            self._samples[asked.id] = due
+            self._samples[asked.id] = time.monotonic() + ASK_AGAIN
+        else:
+            self._samples.pop(asked.id, None)
         return answer
 
 
@@ -96,13 +97,13 @@ def stop_sample(
         return again, f"it has ended already: {sample.phase}"
     if worker is None:
         return False, "no worker runs it now"
-    answer: dict[str, Any] | None = None
+    answer: dict[str, Any] | None
     try:
         answer = ControlSocket(worker.data_home).cancel_sample(
             eval_id, sample.id, sample.epoch, _ASKED_OF_INSPECT[asked.action]
         )
     except ControlBusy:
-        pass  # it may take the request later all the same
+        answer = None  # it may take the request later all the same
     except ControlError as ex:
         return False, f"its worker did not take it: {ex}"
     if asked.action is StopAction.ERROR and book.stopped_as_error is not None:

@@ -87,8 +87,7 @@ class Keeper:
         for sandbox in self._sandboxes.values():
             for owner, number in list(sandbox.running):
                 if owner == id(peer):
-                    asked = {"op": "kill", "id": 0, "label": sandbox.label, "target": number}
-                    self._do_kill(Request(asked, [], peer))
+                    self._answer({"op": "kill", "id": 0, "label": sandbox.label, "target": number}, [], peer)
 
     def _answer(self, message: dict[str, Any], fds: list[int], peer: Conversation) -> None:
         request = Request(message, fds, peer)
